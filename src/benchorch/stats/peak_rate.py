@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.stats.binomial_bound import ExceedanceCount, Target, share_bounds
 from benchorch.stats.correlated_quantiles import correlation_time
+from benchorch.stats.quantiles import LEVEL_RATIO
 from benchorch.stats.queueing import LoadPhase, overloaded
 from benchorch.units import NS_PER_MS
 
@@ -158,16 +159,14 @@ def belief(
     return Belief(value=value, low=low, high=high)
 
 
-def bracketed(
-    probes: Sequence[Probe], capacity_per_s: float, quantile_ratio: float, level_ratio: float
-) -> Belief:
-    """The same, with an end only where a rate near it was offered; at least one probe.
+def bracketed(probes: Sequence[Probe], capacity_per_s: float, quantile_ratio: float) -> Belief:
+    """The same at `LEVEL_RATIO`, an end only where a rate near it was offered; at least one probe.
 
     Beyond the rates that were offered, and next to the highest one considered, the power law and
     the prior alone would decide. There the lower end is the lowest rate considered, the upper one
     infinite, and the value at most the highest rate offered.
     """
-    found = belief(probes, capacity_per_s, quantile_ratio, level_ratio)
+    found = belief(probes, capacity_per_s, quantile_ratio, LEVEL_RATIO)
     rates = [each.rate_per_s for each in probes]
     is_low = found.low * FARTHEST_RATIO >= min(rates)
     farthest_per_s = min(max(rates) * FARTHEST_RATIO, HIGHEST_RATIO * capacity_per_s / 1.05)

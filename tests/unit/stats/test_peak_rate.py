@@ -57,19 +57,19 @@ def test_many_probes_far_above_do_not_overrule_those_near_it() -> None:
 
 def test_beyond_the_rates_that_were_offered_an_end_is_open() -> None:
     never_late = [seen(100, 0, 2000), seen(300, 0, 2000)]
-    patient = bracketed(never_late, 1000.0, 0.99, 0.95)
+    patient = bracketed(never_late, 1000.0, 0.99)
     assert math.isinf(patient.high)
     assert 280 < patient.low <= patient.value <= 300
     always_late = [seen(100, 400, 2000), seen(300, 900, 2000)]
-    strict = bracketed(always_late, 1000.0, 0.99, 0.95)
+    strict = bracketed(always_late, 1000.0, 0.99)
     assert strict.low == pytest.approx(1.0)
     assert strict.high < 100
-    between = bracketed([*never_late, seen(600, 300, 2000)], 1000.0, 0.99, 0.95)
+    between = bracketed([*never_late, seen(600, 300, 2000)], 1000.0, 0.99)
     assert 280 < between.low < between.high < 600
 
 
 def test_an_end_next_to_the_highest_rate_considered_is_open() -> None:
-    at_capacity = bracketed([seen(1000, 0, 900, time=300.0)], 1000.0, 0.99, 0.95)
+    at_capacity = bracketed([seen(1000, 0, 900, time=300.0)], 1000.0, 0.99)
     assert math.isinf(at_capacity.high)
     assert at_capacity.value <= 1000
 
@@ -99,7 +99,7 @@ def test_correlated_queries_weigh_less() -> None:
 
 def test_belief_does_not_depend_on_the_order_of_probes_and_scales_with_rates() -> None:
     probes = [seen(500, 3, 2000), seen(700, 40, 2000), seen(620, 18, 4000)]
-    found = belief(probes, 1000.0, 0.99)
+    found = belief(probes, 1000.0, 0.99, 0.95)
     other = belief(probes[::-1], 1000.0, 0.99)
     assert other.value == pytest.approx(found.value)
     tenfold = [seen(10 * p.rate_per_s, p.violations, p.queries) for p in probes]

@@ -22,7 +22,7 @@ from benchorch.stats.binomial_bound import (
 )
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
 from benchorch.stats.peak_rate import LOWEST_RATIO, Belief, bracketed, never, probe
-from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, minimum_n, sample_quantile
+from benchorch.stats.quantiles import ALPHA, minimum_n, sample_quantile
 from benchorch.stats.queueing import LoadPhase, overloaded, stretches
 from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
@@ -221,7 +221,7 @@ def not_confirmed(mains: Sequence[LoadPhase]) -> bool:
 
 
 def peak_of(observed: Observations) -> Belief | None:
-    """Posterior of one process's highest rate at which its target holds, at `LEVEL_RATIO`.
+    """Posterior of one process's highest rate at which its target holds, as `bracketed`.
 
     None without a target, where fewer than two rates were offered, where no rate can hold it, and
     where even the lowest ones left more queries without an answer than it allows.
@@ -235,7 +235,7 @@ def peak_of(observed: Observations) -> Belief | None:
         return None
     capacity_per_s = at_full_speed.settled().completed_per_s()
     probes = [probe(s, target) for s in offered]
-    found = bracketed(probes, capacity_per_s, target.quantile_ratio, LEVEL_RATIO)
+    found = bracketed(probes, capacity_per_s, target.quantile_ratio)
     # Where no rate is too low to be the answer, misses up to half the capacity are of no overload.
     nowhere = found.low < 2.0 * LOWEST_RATIO * capacity_per_s
     highest_per_s = max(offered[-1].load.rate_per_s, capacity_per_s / 2.0 if nowhere else 0.0)
