@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from benchorch.config.components import resolve
 from benchorch.config.conversion_aliases import Names, other_names, read_yaml
-from benchorch.config.directories import option_files
+from benchorch.config.directories import group_files
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode, node_of
@@ -34,9 +34,7 @@ class ConversionFiles:
 
     def __init__(self, directories: Sequence[Path]) -> None:
         """Of these directories the last is the one with names.yaml."""
-        folders = [directory / FOLDER for directory in directories]
-        paths = [path for folder in folders for path in option_files(folder).values()]
-        self.paths: Mapping[str, Path] = {path.stem: path for path in reversed(paths)}
+        self.paths: Mapping[str, Path] = group_files(directories, FOLDER)
         self.names: Names = other_names(directories[-1])
 
     def parts(self, name: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Directories of the built-in configuration, recipes and locks, and the recipes that there are."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 RECIPES = (".yaml", ".yml")
@@ -16,6 +17,12 @@ def option_files(folder: Path) -> dict[str, Path]:
     """The options of a group's folder with their files; of two of one name that in ``.yaml``."""
     endings = reversed(RECIPES)
     return {path.stem: path for ending in endings for path in sorted(folder.glob(f"*{ending}"))}
+
+
+def group_files(directories: Sequence[Path], group: str) -> dict[str, Path]:
+    """The options of a group with their files; of two directories' of one name the first one's."""
+    folders = [directory / group for directory in reversed(directories)]
+    return {name: path for folder in folders for name, path in option_files(folder).items()}
 
 
 def known_recipes(folder: Path = Path()) -> list[Path]:

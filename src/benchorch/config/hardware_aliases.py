@@ -20,7 +20,7 @@ from typing import cast
 
 from benchorch.config.components import misspelt, resolve
 from benchorch.config.conversion_aliases import JOINT, Names, other_names, read_yaml
-from benchorch.config.directories import builtin_directory, option_files
+from benchorch.config.directories import builtin_directory, group_files
 from benchorch.config.extensions import extension_directories
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Problem
@@ -131,7 +131,7 @@ class HardwareNames:
                 yield Backend(hardware=hardware, size=size, conversion=chain)
 
     def _files(self) -> Mapping[str, Path]:
-        return _yaml_files(self.directories, HARDWARE)
+        return group_files(self.directories, HARDWARE)
 
     @property
     def _other(self) -> Names:
@@ -156,7 +156,7 @@ class HardwareNames:
                 [f"{HARDWARE}: {name}: {retired.reason} Instead: {retired.successor}."]
             )
         parts = self._other.parts(name)
-        known = _yaml_files(self.directories, "conversion")
+        known = group_files(self.directories, "conversion")
         missing = [part for part in parts or (name,) if part not in known]
         if missing:
             problem = f"{HARDWARE}: after the {SLASH} there is no conversion {missing[0]!r}."
@@ -190,11 +190,6 @@ def is_made(name: str) -> bool:
 def machine_of(name: str) -> str:
     """The part of a name before the slash."""
     return name.partition(SLASH)[0]
-
-
-def _yaml_files(directories: Sequence[Path], group: str) -> Mapping[str, Path]:
-    folders = [directory / group for directory in reversed(directories)]
-    return {name: path for folder in folders for name, path in option_files(folder).items()}
 
 
 @cache
