@@ -407,7 +407,10 @@ def look_in(paths: Sequence[str]) -> None:
 
 
 def look_beside(file: Path) -> None:
-    """Look for modules beside a file of the user's too, before the other folders of `look_in`."""
+    """Look for modules beside a file of the user's too, before the folders that `look_in` added.
+
+    Folders of ``PYTHONPATH`` stay first: before them, a file of the user's could hide a package.
+    """
     folder = str(file.parent)
     at = next((n for n, path in enumerate(sys.path) if path in _looked_in), len(sys.path))
     if folder not in sys.path[: at + 1]:
