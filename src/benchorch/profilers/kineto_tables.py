@@ -85,8 +85,8 @@ def _text(rows: Sequence[Row], order: str) -> str:
     torch gives an operator the device time of its kernels, which have rows too: that of kernels
     alone is summed.
     """
-    kinds = {"kernel"} if order == "self_device_us" else {"operator", "kernel", "range"}
-    total = sum(abs(float(row[order])) for row in rows if row["kind"] in kinds) or 1.0
+    summed = [row for row in rows if order != "self_device_us" or row["kind"] == "kernel"]
+    total = sum(abs(float(row[order])) for row in summed) or 1.0
     cells = [["operator", "share", *_COLUMNS]]
     cells += [
         [
