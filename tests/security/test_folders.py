@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,26 +121,46 @@ def test_a_duel_of_environments_imports_nothing_of_the_folder(place: Path) -> No
     assert not (place / "marker").exists()
 
 
-@pytest.mark.parametrize("name", ["evil", "a=b", "a.b", "a\u2028b", "\udcff"])
-def test_a_repositorys_own_commands_are_not_run(place: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "unknown", "is_noted"),
+    [
+        ("evil", None, True),
+        ("a=b", None, True),
+        ("a.b", None, True),
+        ("a\u2028b", None, True),
+        ("\udcff", None, True),
+        ("evil", "--config-env", True),
+        ("a=b", "--config-env", False),
+        ("evil", "--show-scope", False),
+    ],
+    ids=["evil", "sign", "dot", "line", "byte", "git 2.30", "sign and git 2.30", "git 2.25"],
+)
+def test_a_repositorys_own_commands_are_not_run(
+    place: Path, name: str, unknown: str | None, is_noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from benchorch.host.environment import git_revision
 
-    marker = place / "marker"
+    marker, repository = place / "marker", place / "repository"
+    repository.mkdir()
 
     def git(*words: str) -> None:
-        subprocess.run(["git", "-C", place, *words], check=True, capture_output=True)
+        subprocess.run(["git", "-C", repository, *words], check=True, capture_output=True)
 
     git("init", "-q")
-    (place / "file").write_text("1")
-    (place / ".gitattributes").write_bytes(os.fsencode(f'"file" filter={name}\n'))
+    (repository / "file").write_text("1")
+    (repository / ".gitattributes").write_bytes(os.fsencode(f'"file" filter={name}\n'))
     git("add", ".")
     git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "one")
     git("config", f"filter.{name}.required", "true")
     keys = ("core.fsmonitor", f"filter.{name}.clean", f"filter.{name}.process", "core.pager")
     for key in keys:
         git("config", key, f"touch {marker}; cat")
-    (place / "file").write_text("2")
-    revision = git_revision(place)
+    (repository / "file").write_text("2")
+    if unknown:  # to an older git
+        older, real = place / "git", shutil.which("git")
+        older.write_text(f'#!/bin/sh\ncase "$*" in *{unknown}*) exit 129; esac\nexec {real} "$@"\n')
+        older.chmod(0o755)
+        monkeypatch.setenv("PATH", str(place), prepend=os.pathsep)
+    revision = git_revision(repository)
     assert not marker.exists()
-    assert revision
-    assert revision.endswith("-dirty")
+    assert (revision or "").endswith("-dirty") is is_noted

@@ -205,11 +205,12 @@ WITHOUT_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=fal
 def git_revision(path: Path) -> str | None:
     """The commit checked out at a path, ``-dirty`` if files differ from it; None outside git."""
     commit = _git(path, "rev-parse", "--verify", "HEAD")
-    if not commit:
+    settings = commit and _git(path, "config", "--show-scope", "--null", "--name-only", "--list")
+    if not settings:  # git older than 2.26 has no scopes
         return None
     # A submodule's own files are left out: git would run what that repository's settings name.
     words = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
-    changes = _git(path, *_without_filters(path), *words)
+    changes = _git(path, *_without_filters(settings), *words)
     if changes is None:
         return None
     return f"{commit}-dirty" if changes else commit
@@ -218,18 +219,20 @@ def git_revision(path: Path) -> str | None:
 _NO_FILTER, _NOT_REQUIRED = "BENCHORCH_NO_FILTER", "BENCHORCH_FILTER_NOT_REQUIRED"
 
 
-def _without_filters(path: Path) -> Iterator[str]:
+def _without_filters(settings: str) -> Iterator[str]:
     """Options against the programs by which a repository, not its user, would convert files.
 
     A filter's name may hold any character: ``-c`` ends it at the first ``=``, ``--config-env`` at
     the last, and git older than 2.31 refuses that option.
     """
-    words = ("config", "--show-scope", "--name-only", "--null", "--get-regexp", r"^filter\.")
-    listed = (_git(path, *words) or "").split("\0")
+    listed = settings.split("\0")
     for scope, name in zip(listed[::2], listed[1::2], strict=False):
-        if scope in ("local", "worktree"):
-            value = _NOT_REQUIRED if name.endswith(".required") else _NO_FILTER
-            yield f"--config-env={name}={value}"
+        if scope in ("local", "worktree") and name.startswith("filter."):
+            is_required = name.endswith(".required")
+            if "=" in name:
+                yield f"--config-env={name}={_NOT_REQUIRED if is_required else _NO_FILTER}"
+            else:
+                yield from ("-c", f"{name}={'false' if is_required else ''}")
 
 
 def _git(path: Path, *words: str) -> str | None:
