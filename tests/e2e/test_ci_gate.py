@@ -147,6 +147,7 @@ esac
         ("0", "1", {"ACCEPT": "true"}, True, 1),
         ("1", "3", {}, False, 3),  # a trial newly fails or disagrees
         ("0", "3", {}, True, 3),  # the recipe or the packages are others
+        ("0", "2", {}, False, 2),  # it was not judged
         ("1", "0", {}, True, 1),
         ("0", "4", {}, True, 0),
         ("0", "4", {"STRICT": "true"}, True, 1),
