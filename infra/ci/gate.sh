@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs $RECIPE and gates it against the folder $HISTORY; with RECORD=true the run joins the folder.
-# A session that is worse (a regression, or a trial that newly fails or disagrees), or that could
-# not be judged, does not join, so that the next one fails, too, unless ACCEPT=true makes it the new
-# state.
+# A session that is worse (a regression, or a trial that newly fails, disagrees or is missing), or
+# that could not be judged, does not join, so that the next one fails, too, unless ACCEPT=true makes
+# it the new state.
 # A first session, which has nothing to be compared with, passes. Exit codes are benchorch gate's;
 # 4 (cannot tell) passes with a line unless STRICT=true, and a failed trial never passes.
 set -euo pipefail
@@ -23,7 +23,11 @@ options=()
   --max-regression "${LIMIT:-5%}" --output benchorch-gate.md ${options[@]+"${options[@]}"} || code=$?
 [ -f benchorch-gate.md ] && cat benchorch-gate.md >>"$summary"
 worse=false
-case $code in 0 | 4) ;; 3) [ "$ran" = 0 ] || worse=true ;; *) worse=true ;; esac  # 2: not judged
+case $code in
+  0 | 4) ;;
+  3) if [ "$ran" != 0 ] || grep -qs '^- missing: ' benchorch-gate.md; then worse=true; fi ;;
+  *) worse=true ;;  # 1: a regression; 2: it was not judged
+esac
 if [ "${RECORD:-false}" = true ]; then
   if [ "$worse" = true ] && [ "${ACCEPT:-false}" != true ]; then
     echo "This session does not join the history; ACCEPT=true makes it the new state."

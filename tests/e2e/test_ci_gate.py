@@ -134,7 +134,7 @@ case $1 in
       case $word in hydra.run.dir=*) mkdir -p "${word#*=}"; touch "${word#*=}/results.jsonl";; esac
     done
     exit "$RAN";;
-  gate) exit "$GATED";;
+  gate) echo "$TOLD" >benchorch-gate.md; exit "$GATED";;
 esac
 """
 
@@ -147,6 +147,7 @@ esac
         ("0", "1", {"ACCEPT": "true"}, True, 1),
         ("1", "3", {}, False, 3),  # a trial newly fails or disagrees
         ("0", "3", {}, True, 3),  # the recipe or the packages are others
+        ("0", "3", {"TOLD": "- missing: fast: B has no such trial."}, False, 3),
         ("0", "2", {}, False, 2),  # it was not judged
         ("1", "0", {}, True, 1),
         ("0", "4", {}, True, 0),
@@ -159,7 +160,7 @@ def test_a_session_that_is_worse_joins_the_history_only_where_it_is_accepted(
     program = tmp_path / "pretended"
     program.write_text(PRETENDED)
     program.chmod(0o755)
-    own = {"RECIPE": "a.yaml", "RECORD": "true", "BENCHORCH": str(program), **own}
+    own = {"RECIPE": "a.yaml", "RECORD": "true", "BENCHORCH": str(program), "TOLD": "", **own}
     own |= {"CALLS": str(tmp_path / "calls"), "RAN": ran, "GATED": gated}
     done = subprocess.run(
         ["bash", CI / "gate.sh"], cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -115,20 +115,22 @@ class ModelBenchmark:
 
 def _set_aside(directory: Path, text: str) -> str:
     """Exclude a session from later baselines; the gate's text, and how to accept the session."""
+    from benchorch.formatting import shell_word
     from benchorch.journal.run_directory import GATE_FAILED
 
     path = directory / GATE_FAILED
     path.write_text(text, encoding="utf-8")
-    return f"{text}\nLater sessions are not compared with this one. To accept it: rm {path}"
+    accepting = f"rm {shell_word(path)}"
+    return f"{text}\nLater sessions are not compared with this one. To accept it: {accepting}"
 
 
 def _is_worse(reply: Reply) -> bool:
-    """Whether a trial regressed, newly fails or disagrees; not where it was defined anew."""
-    cases = cast("dict[str, Any]", reply.data)["cases"]
-    return any(
+    """Whether a trial regressed, newly fails, disagrees or is missing; not if defined anew."""
+    data = cast("dict[str, Any]", reply.data)
+    return bool(data["missing"]) or any(
         one["state"] == "regression"
         or (one["state"] == "refused" and not one["judged"]["refused_for"])
-        for one in cases
+        for one in data["cases"]
     )
 
 

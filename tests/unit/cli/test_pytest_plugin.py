@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import benchorch
 from benchorch.cli import pytest_plugin
 from benchorch.cli.pytest_plugin import ModelBenchmark
+from benchorch.domain.trial import Trial
 from support.synthetic_runs import DISAGREES, result, trial, write_run
 
 EAGER = trial()
@@ -54,10 +56,11 @@ def gated(tmp_path: Path, call_ns: float, name: str = "after", **options: Any) -
     one._gate(str(tmp_path / "runs"), after)
 
 
-def later(tmp_path: Path, day: int, **fields: Any) -> None:
+def later(tmp_path: Path, day: int, *more: Trial, **fields: Any) -> None:
     """The gate of a later session against all before it."""
-    found = result(EAGER, seed=7, started_at=f"2026-02-0{day}T00:00:00.000+00:00", **fields)
-    after = write_run(tmp_path / "runs" / f"day-{day}", (EAGER, found))
+    at = f"2026-02-0{day}T00:00:00.000+00:00"
+    found = [(one, result(one, seed=7, started_at=at, **fields)) for one in (EAGER, *more)]
+    after = write_run(tmp_path / "runs" / f"day-{day}", *found)
     config: Any = Options()
     one = ModelBenchmark(config=config, name="test_x", folder=tmp_path / "runs", told=[])
     one._gate(str(tmp_path / "runs"), after)
@@ -88,6 +91,21 @@ def test_a_trial_that_newly_disagrees_fails_again(tmp_path: Path) -> None:
     for day in (1, 2):
         with pytest.raises(pytest.fail.Exception, match="is off by"):
             later(tmp_path, day, parity=DISAGREES)
+
+
+def test_a_trial_that_is_missing_fails_again(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="first"):
+        later(tmp_path, 1, trial("fast"))
+    for day in (2, 3):
+        with pytest.raises(pytest.fail.Exception, match="missing: fast"):
+            later(tmp_path, day)
+
+
+def test_the_line_that_accepts_a_session_is_one_for_a_shell(tmp_path: Path) -> None:
+    directory = tmp_path / "of mine"
+    directory.mkdir()
+    line = pytest_plugin._set_aside(directory, "REGRESSION").rpartition("accept it: ")[2]
+    assert shlex.split(line) == ["rm", str(directory / "gate_failed.txt")]
 
 
 def test_other_packages_fail_once_and_begin_a_new_baseline(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """The baseline of a run by its history: the sessions before it on the same machine."""
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from benchorch.errors import NoBaseline
-from benchorch.journal.run_directory import GATE_FAILED
 from benchorch.results.compare.matching import match
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.history.collect import started_at
@@ -17,7 +15,7 @@ def sessions_before(
     """The last sessions before a run that are on today's level, the newest first.
 
     Sessions before a shift, or before what is measured was defined anew, in any trial's history
-    are left out: they would tell of other code. So are those that a gate found worse.
+    are left out: they would tell of other code.
 
     Args:
         runs: in order of time.
@@ -29,7 +27,6 @@ def sessions_before(
         run
         for run in runs
         if started_at(run) < started_at(candidate)
-        and not (Path(run.reference) / GATE_FAILED).exists()
         and (not own or own & _machines(run, across))
         and match(run.trials, candidate.trials, across)[0]
     ]

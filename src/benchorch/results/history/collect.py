@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
+from benchorch.formatting import shell_word
 from benchorch.journal import run_directory
 from benchorch.journal.lock import is_running
 from benchorch.journal.registry import newest_invocations
@@ -31,8 +32,8 @@ def collect(
 ) -> list[StoredRun]:
     """Each run once, in order of time; ConfigError for a named one that cannot be read.
 
-    Of those below a folder, what cannot be read (a run that goes on, or never had a result) is
-    told and left out.
+    Of those below a folder, what cannot be read (a run that goes on, or never had a result) and
+    what a gate found worse is told and left out.
 
     Args:
         references: runs, files of `report --json`, and folders of either; this machine's runs
@@ -113,6 +114,9 @@ def _is_exported(path: Path) -> bool:
 
 def _readable(places: Iterable[Path], say: Say) -> Iterator[StoredRun]:
     for place in places:
+        if (mark := place / run_directory.GATE_FAILED).exists():
+            say(f"left out: {place} failed its gate. To accept it: rm {shell_word(mark)}")
+            continue
         try:
             yield load(str(place), say)
         except ConfigError as error:

@@ -120,9 +120,12 @@ def test_what_newly_goes_wrong_is_refused_by_name(
 
 
 def test_a_trial_that_is_missing_is_refused_by_name(baseline: Path, tmp_path: Path) -> None:
-    reply = judged(baseline, candidate(tmp_path, same(EAGER, 1e6)))
+    summary = tmp_path / "summary.md"
+    after = candidate(tmp_path, same(EAGER, 1e6))
+    reply = judged(baseline, after, "--output", str(summary))
     assert reply.exit_code == 3
     assert "missing: fast: B has no such trial." in reply.text
+    assert "\n- missing: fast: " in summary.read_text()  # which infra/ci/gate.sh looks for
     assert data(reply)["missing"][0]["name"] == "fast"
 
 

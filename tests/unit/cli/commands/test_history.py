@@ -14,6 +14,7 @@ from benchorch.cli.commands import gate, history
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.errors import ConfigError
 from benchorch.journal.registry import remember
+from benchorch.journal.run_directory import GATE_FAILED
 from benchorch.results.history.collect import collect
 from benchorch.results.history.series import series_of
 from benchorch.results.report.history_chart import history_chart
@@ -151,6 +152,14 @@ def test_what_cannot_be_read_is_told_below_a_folder_and_refused_by_name(shifted:
         history.run.reply([str(shifted / "day-3")])
     with pytest.raises(ConfigError, match="nowhere"):
         history.run.reply(["nowhere"])
+
+
+def test_a_session_that_failed_its_gate_is_told_and_left_out(shifted: Path) -> None:
+    (shifted / "day-3" / GATE_FAILED).touch()
+    told: list[str] = []
+    assert len(collect([str(shifted)], told.append)) == 11
+    assert any(line.endswith(f"day-3/{GATE_FAILED}") for line in told)
+    assert len(collect([str(shifted / "day-3")], told.append)) == 1
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:
