@@ -1,14 +1,15 @@
 """The runs of a history: those that are named, and those that lie below named folders."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.files import expanded
+from benchorch.files import expanded, open_regular
 from benchorch.formatting import shell_word
 from benchorch.journal import run_directory
 from benchorch.journal.lock import is_running
+from benchorch.journal.reader import read_journal
 from benchorch.journal.registry import newest_invocations
 from benchorch.progress import Say
 from benchorch.results.compare import export
@@ -18,7 +19,7 @@ from benchorch.results.compare.stored_run import StoredRun
 MOST_REMEMBERED = 200
 """Default number of this machine's runs."""
 
-_START_CHARACTERS = 200
+_START_BYTES = 200
 
 
 def is_folder_of_runs(reference: str) -> bool:
@@ -58,7 +59,8 @@ def collect(
 
 def _below(folder: str, say: Say) -> list[StoredRun]:
     """The runs of a folder; ConfigError where it has none."""
-    runs = list(_readable(_places(expanded(folder)), say))
+    places = _places(expanded(folder), lambda problem: say(f"left out: {problem}"))
+    runs = list(_readable(places, say))
     if not runs:
         problem = (
             f"{folder}: no run below it has a result, and no file of `report --json` is in it."
@@ -68,20 +70,25 @@ def _below(folder: str, say: Say) -> list[StoredRun]:
 
 
 def unreadable(folder: str, say: Say) -> list[str]:
-    """Problems of the sessions below a folder that cannot be read.
+    """Problems of the sessions below a folder that cannot be read, and of folders there.
 
     A run that goes on, or never had a result, is no session.
     """
     problems: list[str] = []
-    for place in _places(expanded(folder)):
-        has_results = (place / run_directory.RESULTS).exists() and not is_running(place)
-        if place.is_dir() and not has_results:
-            continue
+    for place in _places(expanded(folder), problems.append):
         try:
-            load(str(place), say)
+            if place.is_file() or _has_ended_with_results(place):
+                load(str(place), say)
         except ConfigError as error:
             problems += error.problems
     return problems
+
+
+def _has_ended_with_results(directory: Path) -> bool:
+    if is_running(directory):
+        return False
+    journal = read_journal(directory)
+    return bool(journal.entries or journal.damaged)
 
 
 def started_at(run: StoredRun) -> str:
@@ -94,22 +101,33 @@ def _remembered() -> Iterator[Path]:
     return (path for path in newest_invocations(MOST_REMEMBERED) if path.is_dir())
 
 
-def _places(folder: Path) -> Iterator[Path]:
-    """Directories of runs and exported files below a folder."""
-    plans = sorted(folder.rglob(run_directory.PLAN))
-    runs = [path.parent for path in plans]
+def _places(folder: Path, closed: Callable[[str], object]) -> Iterator[Path]:
+    """Directories of runs and exported files below a folder.
+
+    Args:
+        closed: receives the problem of each folder and file that cannot be read.
+    """
+
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # a broken link
+            closed(f"{error.filename} cannot be read: {error.strerror}.")
+
+    found = [(Path(place), names) for place, _, names in os.walk(folder, onerror=refused)]
+    runs = sorted(place for place, names in found if run_directory.PLAN in names)
     yield from runs
-    for path in sorted(folder.rglob("*.json")):
+    files = (place / name for place, names in found for name in names if name.endswith(".json"))
+    for path in sorted(files):
         inside = any(run in path.parents for run in runs)
-        if not inside and _is_exported(path):
-            yield path
+        try:
+            if not inside and _is_exported(path):
+                yield path
+        except OSError as error:
+            refused(error)
 
 
 def _is_exported(path: Path) -> bool:
-    if not path.is_file() or not os.access(path, os.R_OK):
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return f'"format": "{export.FORMAT}"' in file.read(_START_CHARACTERS)
+    with open_regular(path) as file:
+        return f'"format": "{export.FORMAT}"'.encode() in file.read(_START_BYTES)
 
 
 def _readable(places: Iterable[Path], say: Say) -> Iterator[StoredRun]:

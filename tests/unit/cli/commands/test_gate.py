@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -284,9 +286,38 @@ def test_a_history_that_cannot_be_read_is_no_first_session(
         judged(folder, after, "--allow-first")
 
 
-def test_a_run_that_has_no_result_yet_is_no_earlier_session(baseline: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["folder", "one.json"])
+def test_a_history_that_may_not_be_read_is_no_first_session(
+    name: str, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read everything."""
+    kept = tmp_path / "kept" / "folder" / "one.json"
+    kept.parent.mkdir(parents=True)
+    report.run.reply([str(baseline), "--json", "--output", str(kept)])
+    after = candidate(tmp_path, same(EAGER, 1e6))
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def refused(path: Any, *words: Any, **more: Any) -> Any:
+            if Path(path).name == name:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return call(path, *words, **more)
+
+        return refused
+
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    monkeypatch.setattr(os, "open", refusing(os.open))
+    with pytest.raises(ConfigError, match=f"{name} cannot be read: Permission denied"):
+        judged(tmp_path / "kept", after, "--allow-first")
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"trial_id'])
+def test_a_run_that_has_no_result_yet_is_no_earlier_session(
+    content: bytes | None, baseline: Path, tmp_path: Path
+) -> None:
     begun = write_run(tmp_path / "kept" / "begun", same(EAGER, 1e6))
     (begun / "results.jsonl").unlink()
+    if content is not None:
+        (begun / "results.jsonl").write_bytes(content)
     assert data(judged(tmp_path / "kept", baseline, "--allow-first"))["state"] == "first"
 
 
