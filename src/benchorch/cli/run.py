@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, cast
 from benchorch.cli.arguments import Request
 from benchorch.cli.terminal import INTERRUPTED, OK, Terminal, ask, print_err, print_out
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError, Correction, ExecutorError, NoMachine, Problem
+from benchorch.errors import (
+    ConfigError,
+    Correction,
+    ExecutorError,
+    NoMachine,
+    Problem,
+    RecordError,
+)
 from benchorch.formatting import shell_word
 from benchorch.host.processes.sigterm import TERMINATED, Terminated, sigterm_as_interrupt
 
@@ -242,6 +249,10 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
     except ExecutorError:
         if found := invocation():
             found.cut_short()
+        raise
+    except RecordError:
+        if found := invocation():
+            found.abandon()
         raise
     found = invocation()
     return found.close(complete=True) if found else OK

@@ -395,6 +395,11 @@ class Invocation:
         if self.results or self.unfinished:
             self.interrupt()
 
+    def abandon(self) -> None:
+        """End where results cannot be stored: the recorder, the status and the lock do not stay."""
+        with contextlib.suppress(RecordError):  # its other files have the same disk
+            self.close(complete=False)
+
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result; candidates of one baseline are compared together."""
         return self._sweep_findings().summaries(self.results, self.report.text)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.cli.run import _to_its_end
+from benchorch.errors import RecordError
 
 
 class Invocation:
@@ -20,6 +21,9 @@ class Invocation:
 
     def interrupt(self):
         self.ended.append("interrupted")
+
+    def abandon(self):
+        self.ended.append("abandoned")
 
     def close(self, *, complete):
         self.ended.append(complete)
@@ -47,6 +51,16 @@ def test_a_signal_keeps_what_was_measured(work, code):
 
 def test_without_a_signal_the_invocation_is_closed():
     assert ended_by(lambda: None) == (0, [True])
+
+
+def test_an_invocation_whose_results_cannot_be_stored_ends():
+    def work():
+        raise RecordError("the disk is full")
+
+    invocation = Invocation()
+    with pytest.raises(RecordError, match="disk is full"):
+        _to_its_end(work, lambda: invocation)
+    assert invocation.ended == ["abandoned"]
 
 
 def test_a_second_signal_interrupts_the_end_and_does_not_kill():

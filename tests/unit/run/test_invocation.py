@@ -246,6 +246,19 @@ def test_a_run_ends_where_its_last_files_cannot_be_written(tmp_path: Path, what:
     assert not is_running(directory)
 
 
+def test_a_run_that_cannot_store_a_result_ends(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    invocation = run(directory, (OF_EAGER,))
+    invocation.open()
+    (directory / "results.jsonl").unlink()
+    (directory / "results.jsonl").mkdir()
+    with pytest.raises(RecordError, match="could not be written"):
+        invocation._accept([OF_FAST])
+    (directory / "table.md").mkdir()  # as good as a full disk
+    invocation.abandon()
+    assert not is_running(directory)
+
+
 def going_on(of: TrialResult, processes: int) -> TrialResult:
     return replace(of, processes=of.processes[:processes], unfinished=True)
 

@@ -17,7 +17,7 @@ from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import ROUND, Event
-from benchorch.errors import BenchorchError, ConfigError
+from benchorch.errors import BenchorchError, ConfigError, RecordError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
 from benchorch.frontends.accelerate.arguments import NotExportable
@@ -317,6 +317,9 @@ class RemoteProfile:
             self._show()
             if isinstance(interrupt, Terminated):  # whoever sent it wants no traceback
                 raise SystemExit(TERMINATED) from None
+            raise
+        except RecordError:
+            invocation.abandon()
             raise
         except BenchorchError:
             self._write()

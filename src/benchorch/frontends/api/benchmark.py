@@ -26,7 +26,7 @@ from benchorch.config.overrides import (
 from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, ExecutorError, Problems, summary_of
+from benchorch.errors import ConfigError, ExecutorError, Problems, RecordError, summary_of
 from benchorch.frontends.api.input_shapes import ROWS
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
@@ -221,6 +221,9 @@ def _run(invocation: Invocation, request: _Request) -> None:
         raise
     except ExecutorError:
         invocation.cut_short()
+        raise
+    except RecordError:
+        invocation.abandon()
         raise
     invocation.close(complete=True)
 

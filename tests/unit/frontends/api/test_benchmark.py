@@ -16,10 +16,11 @@ from torch import nn
 import benchorch
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.tensors import Workload
-from benchorch.domain.trial import node_of
-from benchorch.errors import BuildError, ConfigError
+from benchorch.domain.trial import Plan, node_of
+from benchorch.errors import BuildError, ConfigError, RecordError
 from benchorch.frontends.api import live_model
 from benchorch.frontends.api.benchmark import _checked, _importable
+from benchorch.journal.lock import is_running
 from benchorch.models.callables import resolve_callable
 from benchorch.models.exported import PROGRAM_FILE, ExportedModel
 from benchorch.models.kept_programs import keep_program
@@ -390,6 +391,22 @@ def test_the_command_that_mends_a_request_is_a_note_of_its_error(
     with pytest.raises(ConfigError) as caught:
         benchorch.benchmark("mlp", None, "eager", directory=tmp_path / "out", quiet=True)
     assert caught.value.__notes__ == ["Next: pip install it"]
+
+
+def test_a_run_whose_results_cannot_be_stored_has_ended_when_its_error_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook keeps the traceback, and all that it refers to."""
+    from benchorch.run.invocation import Invocation
+
+    def run(self: Invocation, _jobs: object) -> None:
+        self.plan = Plan(plan_id="p", name="n", trials=(), skips=(), session={})
+        raise RecordError("the disk is full")
+
+    monkeypatch.setattr(Invocation, "run", run)
+    with pytest.raises(RecordError, match="disk is full"):
+        benchorch.benchmark("mlp", None, "eager", directory=tmp_path / "out", quiet=True)
+    assert not is_running(tmp_path / "out")
 
 
 NETS = "import torch\ndef make(): return torch.nn.Linear(4, {width})\n"
