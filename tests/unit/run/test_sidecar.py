@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -33,9 +32,16 @@ def running(source: str, *arguments: str) -> Iterator[Sidecar]:
         beside.process.communicate()
 
 
+INTERRUPTS_ONCE_IT_IS_WAITED_FOR = """
+import os, signal, sys, time
+sys.stdin.readline()
+os.kill(os.getppid(), signal.SIGINT)
+time.sleep(600)
+"""
+
+
 def test_an_interrupt_ends_the_wait_from_its_first_moment_on() -> None:
-    with running("import time; time.sleep(600)") as beside:
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with running(INTERRUPTS_ONCE_IT_IS_WAITED_FOR) as beside:
         assert not beside.finish(complete=True, waiting=lambda: None)
         assert beside.process.wait(60) == -signal.SIGTERM
     assert beside.reason == "the wait for it was interrupted"
