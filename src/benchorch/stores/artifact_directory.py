@@ -381,7 +381,7 @@ class DirectoryStore(Store):
                 for folder in ("artifacts", "scratch") if evictable else ():
                     with suppress(FileNotFoundError):
                         (self.directory / folder / key).rename(staging / folder)
-            with suppress(CorruptEntry, OSError):  # a compiler's cache alone has no manifest
+            with suppress(StoreError, OSError):  # a compiler's cache alone has no manifest
                 manifest = read_manifest(staging / "artifacts")
                 self._write_note(
                     "dropped", replace(manifest, state=DROPPED, detail=_EVICTED, files=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.locks import locked
+from benchorch.stores import manifest
 from benchorch.stores.local import LocalStore
 from support.waiting import wait_for
 
@@ -102,6 +104,21 @@ def test_of_what_is_dropped_it_is_remembered_that_it_was_built(tmp_path: Path) -
     assert mine.newest("a") is None
     assert obtain(mine, "a")
     assert [entry.state for entry in mine.entries()] == ["complete"]
+
+
+def test_an_eviction_by_a_process_that_can_open_no_more_files_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    mine = store(tmp_path, 0)
+    for name in "ab":
+        obtain(mine, name)
+    with monkeypatch.context() as short:
+        short.setattr(manifest, "read_small", refused)
+        assert set(mine.trim()) == {key("a").digest, key("b").digest}
+    assert not any((tmp_path / "cache" / "staging").iterdir())
 
 
 def test_a_failed_builds_cache_makes_room_first(tmp_path: Path) -> None:
