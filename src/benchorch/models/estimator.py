@@ -24,6 +24,7 @@ from benchorch.models.callables import callable_problems, resolve_callable, user
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.pickled_names import code_of, names_only
 from benchorch.models.seeding import frozen, seeded
+from benchorch.models.start_folder import from_start
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +56,7 @@ class EstimatorModel(DeclaredModel):
 
     @property
     def _file(self) -> Path | None:
-        return Path(self.estimator) if self.estimator.endswith(trust.PICKLES) else None
+        return from_start(self.estimator) if self.estimator.endswith(trust.PICKLES) else None
 
     def load(self, seed: int) -> torch.nn.Module:
         """The estimator as a module; BuildError of kind user_code where it is none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -222,6 +224,31 @@ def test_mistakes_are_named_before_anything_is_loaded(tmp_path: Path) -> None:
     inputs = {"y": INPUTS["X"]}
     assert any("takes X alone" in each for each in model(path, inputs=inputs).problems(WORKLOAD))
     assert any("checkpoint" in e for e in model(path, checkpoint="w.pt").problems(WORKLOAD))
+
+
+LEAVES = """
+import os
+from sklearn.linear_model import LogisticRegression
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+class Mine(LogisticRegression): pass
+"""
+
+
+def test_a_file_is_read_by_its_name_although_its_classes_change_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "leaves_at_import.py").write_text(LEAVES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "sub")
+    mine = importlib.import_module("leaves_at_import").Mine()
+    stored(mine.fit(FEATURES, CLASSES), tmp_path)
+    monkeypatch.delitem(sys.modules, "leaves_at_import")
+    monkeypatch.chdir(tmp_path)
+    loaded = model("fitted.pkl")
+    loaded.load(0)
+    assert Path.cwd() == tmp_path / "sub"
+    assert loaded.problems(WORKLOAD) == []
 
 
 @pytest.mark.parametrize("value", [{"weights": 1}, [1, 2]])
