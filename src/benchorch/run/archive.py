@@ -6,7 +6,7 @@ of its plan. A separate process copies, which can be killed and started again at
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from benchorch.trial.build_keys import NOTES
 POLL_S = 5.0
 LONGEST_WAIT_S = 60.0
 _LOCAL_FILES = frozenset({lock.LOCK, lease.HOLDER, NOTES, "rebuilt"})
-_RUNS_SHOWN = 5
+_MOST_SHOWN = 5
 
 LOG = logging.getLogger(__name__)
 
@@ -130,53 +130,51 @@ class _Copy:
     copied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def once(self) -> bool:
-        """Copy what has changed; whether nothing failed."""
+        """Copy what has changed; whether the bucket took it."""
+        taken = True
         try:
-            self._copy()
+            self.reason = _some(self._copy(), "; ")
         except StoreError as error:
-            self.reason = str(error)
-            if self.warn:
-                self.warn = False
-                LOG.warning(
-                    "Results stay on this disk: %s; later: %s",
-                    error,
-                    again(self.directory, self.place),
-                )
-            return False
-        self.reason = ""
-        return True
+            self.reason, taken = str(error), False
+        if self.reason and self.warn:
+            self.warn = False
+            later = again(self.directory, self.place)
+            LOG.warning("Results stay on this disk: %s; later: %s", self.reason, later)
+        return taken
 
-    def _copy(self) -> None:
-        """Copy what has changed; StoreError.
+    def _copy(self) -> list[str]:
+        """Copy what has changed; why the rest cannot be read; StoreError.
 
         The coordinator's status is read before all else and copied after it: whoever reads there
         that the run has ended finds every result. An unreadable trial file delays neither.
         """
         status = _status(self.directory)
-        unread: dict[str, str] = {}
-        for name, path in _files(self.directory):
-            if name != lock.FILE and (problem := self._upload(name, path)):
-                unread[name] = problem
-        if all("/" in name for name in unread):
-            self._write_status(status)
-        if unread:
-            raise StoreError("; ".join(unread.values()))
+        unread: dict[Path, str] = {}
 
-    def _upload(self, name: str, path: Path) -> str:
-        """Copy a file if it has changed; why it cannot be read, or nothing."""
-        try:
-            status = path.stat()
-            stamp = (status.st_size, status.st_mtime_ns)
-            if self.copied.get(name) == stamp:
-                return ""
+        def refused(path: Path, error: OSError) -> None:
+            name = path.relative_to(self.directory)
+            gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+            if not gone and not _is_local(name):  # some exist only for a moment
+                unread[name] = f"{path} cannot be read: {error.strerror or error}"
+
+        for name, path in _files(self.directory, refused):
+            try:
+                if name != lock.FILE:
+                    self._upload(name, path)
+            except OSError as error:
+                refused(path, error)
+        if all(len(name.parts) > 1 for name in unread):
+            self._write_status(status)
+        return [*unread.values()]
+
+    def _upload(self, name: str, path: Path) -> None:
+        """Copy a file if it has changed; OSError where it cannot be read."""
+        status = path.stat()
+        stamp = (status.st_size, status.st_mtime_ns)
+        if self.copied.get(name) != stamp:
             self.place.upload(f"{self.name}/{name}", path)
-        except (FileNotFoundError, NotADirectoryError):  # it existed only for a moment
-            return ""
-        except OSError as error:
-            return f"{path} cannot be read: {error.strerror or error}"
-        self.copied[name] = stamp
-        self.files += 1
-        return ""
+            self.copied[name] = stamp
+            self.files += 1
 
     def _write_status(self, status: bytes) -> None:
         if status and status != self.status:
@@ -198,11 +196,21 @@ def again(directory: Path, place: Objects) -> str:
     return f"python -m benchorch keep {shell_word(directory)} --at {place.address}"
 
 
-def _files(directory: Path) -> Iterator[tuple[str, Path]]:
-    """A run's files by their names; lists of trials come after the trials' files."""
+def _files(
+    directory: Path, refused: Callable[[Path, OSError], object]
+) -> Iterator[tuple[str, Path]]:
+    """A run's files by their names; lists of trials come after the trials' files.
+
+    Args:
+        refused: receives the folders that cannot be listed.
+    """
+
+    def closed(error: OSError) -> None:
+        refused(Path(error.filename), error)
+
     found = [
         (path.relative_to(directory), path)
-        for folder, folders, names in os.walk(directory)
+        for folder, folders, names in os.walk(directory, onerror=closed)
         for path in (Path(folder) / name for name in names)
         if not path.is_symlink()
     ]
@@ -213,7 +221,8 @@ def _files(directory: Path) -> Iterator[tuple[str, Path]]:
 
 def _is_local(name: Path) -> bool:
     """Whether a file means nothing elsewhere: a lock, a note or a half-written file."""
-    return name.parts[0] in _LOCAL_FILES or any(part.startswith(".") for part in name.parts)
+    first = {*name.parts[:1]}
+    return bool(first & _LOCAL_FILES) or any(part.startswith(".") for part in name.parts)
 
 
 def _unfinished(place: Objects, plan_id: str) -> str:
@@ -221,7 +230,11 @@ def _unfinished(place: Objects, plan_id: str) -> str:
 
 
 def _no_such(place: Objects, plan_id: str) -> str:
-    found = archived_runs(place)
-    available = ", ".join(found[:_RUNS_SHOWN]) or "none"
-    more = f" and {len(found) - _RUNS_SHOWN} more" if len(found) > _RUNS_SHOWN else ""
-    return f"{place.address} has no run {plan_id!r}; available: {available}{more}."
+    available = _some(archived_runs(place), ", ") or "none"
+    return f"{place.address} has no run {plan_id!r}; available: {available}."
+
+
+def _some(found: Sequence[str], separator: str) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return separator.join(found[:_MOST_SHOWN]) + more

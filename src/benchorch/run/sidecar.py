@@ -47,7 +47,7 @@ def follow(once: Callable[[], bool], wait: Wait, *, poll_s: float, longest_s: fl
     """Repeat a copy until the run has ended, less often while it fails; whether it was complete.
 
     Args:
-        once: copies what is new; whether nothing failed.
+        once: copies what is new; whether the service took it.
         wait: waits for the end of the run.
         poll_s: the pause after a success, in seconds.
         longest_s: the longest one after failures.

@@ -162,6 +162,45 @@ def test_a_file_that_cannot_be_read_is_named_and_delays_no_other(
     assert ("driver.json" in copied) == (name == "log.txt")
 
 
+def test_a_file_that_cannot_be_read_delays_no_later_copy(run: Path, bucket: Bucket) -> None:
+    pauses: list[float] = []
+
+    def wait(pause_s: float) -> bool | None:
+        pauses.append(pause_s)
+        return True if len(pauses) == 3 else None
+
+    place: Any = Unreadable(bucket_at(bucket.url), "log.txt")
+    assert "log.txt cannot be read" in archive_run(run, place, wait).reason
+    assert pauses == [5, 5, 5]
+
+
+def test_of_many_files_that_cannot_be_read_the_first_are_named(run: Path, bucket: Bucket) -> None:
+    for number in range(7):
+        (run / "trials" / f"t{number}").mkdir()
+        (run / "trials" / f"t{number}" / "log.txt").touch()
+    place: Any = Unreadable(bucket_at(bucket.url), "log.txt")
+    reason = archive_run(run, place).reason
+    assert reason.count("log.txt cannot be read") == 5
+    assert reason.endswith(" and 3 more")
+
+
+def test_a_folder_that_cannot_be_listed_is_named(
+    run: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may list everything."""
+    real, (folder,) = os.scandir, (run / "trials").iterdir()
+
+    def listed(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    reason = archive_run(run, bucket_at(bucket.url)).reason
+    assert reason == f"{folder} cannot be read: {os.strerror(errno.EACCES)}"
+    assert f"{plan_id(run)}/results.jsonl" in bucket.names()
+
+
 def test_a_bucket_that_is_away_costs_nothing_and_has_it_all_later(
     run: Path, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
