@@ -135,17 +135,16 @@ def append_results(
             metrics; ignored on reading.
     """
     lines: list[Mapping[str, Json]] = []
-    stored, final = [], []
+    final = []
     try:
         for result, extra in results:
             lines.append(_with_series_stored(directory, result, extra))
-            stored.append(result.trial_id)
             final += [result.trial_id] if result.is_final else []
     finally:
         if lines:
             _append(directory / RESULTS, lines, sealed=True)
-    for trial_id in stored:
-        _earlier(series_path(directory, trial_id)).unlink(missing_ok=True)
+    for line in lines:
+        _earlier(series_path(directory, str(line["trial_id"]))).unlink(missing_ok=True)
     for trial_id in final:
         rounds_path(directory, trial_id).unlink(missing_ok=True)
 
@@ -377,6 +376,8 @@ def _content(path: Path, digest: Json) -> bytes:
     except OSError as error:
         problem = f"cannot be read ({error.strerror}): its raw series is lost"
         raise SeriesError(path, problem) from error
+    if digest is None and _earlier(path).exists():  # only lines of earlier versions have none
+        raise SeriesError(path, "is of a later result, which has no line")
     if digest is not None and chain.digest_of_bytes(content) != digest:
         problem = "was changed after it was measured: the digest of its raw series differs"
         raise SeriesError(path, problem)

@@ -229,8 +229,9 @@ def test_lines_of_a_group_that_fit_on_a_full_disk_stay(tmp_path, monkeypatch):
     assert [result.trial_id for result in reader.read_results(tmp_path)] == ["t0", "t1"]
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("lost", ["the line", "the line and the series"])
-def test_a_result_stands_until_the_line_of_the_next_is_durable(tmp_path, monkeypatch, lost):
+def test_a_result_stands_until_the_line_of_the_next_is_durable(tmp_path, monkeypatch, lost, plain):
     plan = Plan(
         plan_id="p",
         name="n",
@@ -239,6 +240,9 @@ def test_a_result_stands_until_the_line_of_the_next_is_durable(tmp_path, monkeyp
         session={},
     )
     run_directory.append_result(tmp_path, a_result(), {})
+    results = tmp_path / run_directory.RESULTS
+    if plain:
+        results.write_text(without_digests(results.read_text()))
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
