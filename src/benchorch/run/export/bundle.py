@@ -248,7 +248,7 @@ def _settings(chosen: Chosen, setup: TrialSetup, inputs: Arrays, out: Path) -> d
     traced = call.exists() and read_json(call)["method"] == "trace"
     return {
         "inputs": {name: str(array.dtype) for name, array in inputs.items()},
-        "keywords": dict(setup.example(setup.workload.seed).keywords),
+        "keywords": dict(setup.model.keywords()),
         "dtype": facts.get("dtype") if facts.get("dtype") in _FLOATS else None,
         "threads": _threads(chosen),
         "device": type(setup.hardware).device,
