@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from types import FunctionType
-from typing import Any, ClassVar, final
+from typing import IO, Any, ClassVar, final
 
 from benchorch.files import Stamp, stamp
 
@@ -40,28 +41,34 @@ def _packages_of(path: Path, _: Stamp) -> frozenset[str] | None:
 
 def code_of(value: object, but_of: Collection[str]) -> Sequence[object]:
     """Classes and functions that a pickle of the value names, but of those packages and Python."""
-    pickler = _Code(BytesIO())
-    pickler.dump(value)
+    with Path(os.devnull).open("wb") as nowhere, suppress(Exception):  # as cloudpickle takes more
+        pickler = _Code(nowhere)
+        pickler.dump(value)
     others = {*but_of, "joblib", *_PYTHON}
     return [one for one in pickler.found if str(one.__module__).partition(".")[0] not in others]
 
 
 class _Code(pickle.Pickler):
-    def __init__(self, file: BytesIO) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file)
         self.found: dict[Any, None] = {}
 
     def reducer_override(self, value: Any) -> Any:
-        self.found[value if isinstance(value, type | FunctionType) else type(value)] = None
-        return NotImplemented
+        if not isinstance(value, type | FunctionType):
+            self.found[type(value)] = None
+            return NotImplemented
+        self.found[value] = None
+        # In place of its name, which is not looked up: cloudpickle writes code that has none.
+        return NotImplemented if value is tuple else (tuple, ())
 
 
 class _StandIn:
     """Stands for every class and function, and takes whatever a pickle does with one."""
 
-    def __init__(self, *arguments: object, **_: object) -> None:
+    state: Any
+
+    def __init__(self, *arguments: object) -> None:
         self.arguments = arguments
-        self.state: Any = {}
 
     def __new__(cls, *_: object, **__: object) -> _StandIn:
         return super().__new__(cls)
@@ -76,8 +83,6 @@ class _StandIn:
     def extend(self, values: object) -> None: ...
 
     def add(self, value: object) -> None: ...
-
-    def update(self, values: object) -> None: ...
 
 
 class _JoblibArray(_StandIn):

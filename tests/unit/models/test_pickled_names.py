@@ -79,6 +79,23 @@ def test_a_file_with_a_class_of_the_users_is_known_by_its_code_too(folder: Path)
     assert before["code"] != after["code"]
 
 
+@pytest.mark.parametrize("note", [None, sys])
+def test_a_file_that_cloudpickle_wrote_holds_what_pickle_does_not_write(
+    note: object, tmp_path: Path
+) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle", reason="no MLflow")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    steps = FunctionTransformer(lambda rows: rows * 3), linear.Ridge()
+    pipeline = make_pipeline(*steps).fit(FEATURES, FEATURES @ np.arange(4.0))
+    pipeline.note = note
+    file = tmp_path / "model.pkl"
+    file.write_bytes(cloudpickle.dumps(pipeline))
+    loaded = EstimatorModel(estimator=str(file), inputs={"X": {"shape": [2, 4]}}).load(0)
+    assert [one.__name__ for one in loaded.code] == ["<lambda>"]  # type: ignore[union-attr]
+
+
 def test_a_file_of_the_libraries_alone_is_known_without_loading(tmp_path: Path) -> None:
     file = tmp_path / "fitted.joblib"
     joblib.dump(fitted(), file)
