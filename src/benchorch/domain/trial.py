@@ -1,7 +1,7 @@
 """Trials, skips and the plan that holds them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
@@ -63,12 +63,23 @@ class Skip:
         remedy: what would enable it, or an empty string.
         requested: whether it was requested by name and nothing else stands for it: a run that
             skips it has not done what was requested.
+        spec: as in `Trial`; empty where none could be made, and in plans of earlier releases.
     """
 
     labels: Mapping[str, str]
     reason: str
     remedy: str = ""
     requested: bool = False
+    spec: Mapping[str, Json] = field(default_factory=dict)
+
+    def without_spec(self) -> ConfigNode:
+        """All that people read of it."""
+        return {
+            "labels": self.labels,
+            "reason": self.reason,
+            "remedy": self.remedy,
+            "requested": self.requested,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -466,7 +466,8 @@ def _upload_skips(run: _Run, plan: Plan, uri: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / SKIPS
             path.write_text(
-                json.dumps([encode(skip) for skip in plan.skips], indent=2), encoding="utf-8"
+                json.dumps([encode(skip.without_spec()) for skip in plan.skips], indent=2),
+                encoding="utf-8",
             )
             _upload(run, uri, [(path, "")])
 

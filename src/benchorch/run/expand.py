@@ -102,7 +102,7 @@ class _Drafts:
         self._keep_unreachable = keep_unreachable
         self._implied: set[str] = set()
         self._skipped: set[str] = set()
-        self._missing: dict[str, tuple[Trial, Skip]] = {}
+        self._missing: dict[str, Skip] = {}
         self._setups: dict[tuple[str, ...], TrialSetup | ConfigError] = {}
         self.memo = NodeMemo()
 
@@ -147,8 +147,8 @@ class _Drafts:
         compared = {_comparable(trial, self.memo) for trial in self.trials.values()}
         return [
             skip
-            for trial_id, (trial, skip) in self._missing.items()
-            if trial_id not in self._skipped and _comparable(trial, self.memo) in compared
+            for trial_id, skip in self._missing.items()
+            if trial_id not in self._skipped and _comparable(skip, self.memo) in compared
         ]
 
     @property
@@ -174,15 +174,14 @@ class _Drafts:
             if skip is None:
                 self.trials[trial.trial_id] = trial
                 self._implied.update({trial.trial_id} if implied else ())
-            elif not implied:
+                return
+            skip = replace(skip, labels=trial.labels, spec=trial.spec)
+            if not implied:
                 self._skipped.add(trial.trial_id)
-                self.skips.append(replace(skip, labels=trial.labels, requested=requested))
+                self.skips.append(replace(skip, requested=requested))
             else:
                 named = trial.labels["conversion"] != DEFAULT_BASELINE
-                self._missing[trial.trial_id] = (
-                    trial,
-                    replace(skip, labels=trial.labels, requested=named),
-                )
+                self._missing[trial.trial_id] = replace(skip, requested=named)
         elif not implied and trial.trial_id in self._implied:
             self._implied.discard(trial.trial_id)
             self.trials[trial.trial_id] = trial
@@ -402,10 +401,10 @@ def _with_baseline(trial: Trial, baseline: Trial) -> Trial:
     return replace(trial, baseline_id=baseline.trial_id, baseline_conversion=conversion)
 
 
-def _comparable(trial: Trial, memo: NodeMemo) -> tuple[str, ...]:
+def _comparable(cell: Trial | Skip, memo: NodeMemo) -> tuple[str, ...]:
     same = ("model", "workload", "scenario", "stopping", "protocol")
-    machine = trial.spec["hardware"]
+    machine = cell.spec["hardware"]
     return (
-        *(_json_of(trial.spec[key], memo) for key in same),
+        *(_json_of(cell.spec[key], memo) for key in same),
         memo.of("machine", [machine], lambda: canonical_json(_without(machine, "conversions"))),
     )

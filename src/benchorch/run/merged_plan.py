@@ -7,7 +7,7 @@ from benchorch.config.overrides import spelled
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
-from benchorch.domain.trial import Plan, Trial
+from benchorch.domain.trial import Plan, Skip, Trial
 
 _OWNERS = ("model", "conversion", "hardware", "scenario")
 """Groups whose choice is a label: an option's keys distinguish trials with this option only."""
@@ -17,16 +17,17 @@ def merged(old: Plan | None, new: Plan) -> Plan:
     """Both plans' trials; skips of cells that are planned anew are those of the new plan."""
     if old is None:
         return new
+    settings = tuple(dict.fromkeys([*old.settings, *new.settings]))
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
-    planned = {_cell(trial.labels) for trial in new.trials}
-    planned |= {_cell(skip.labels) for skip in new.skips}
-    still = tuple(skip for skip in old.skips if _cell(skip.labels) not in planned)
-    settings = tuple(dict.fromkeys([*old.settings, *new.settings]))
+    cells: Sequence[Trial | Skip] = (*new.trials, *new.skips)
+    planned = {key for one in cells for key in (_labels(one), _cell(one, settings))}
+    still = tuple(skip for skip in old.skips if _cell(skip, settings) not in planned)
+    found = _distinguished([*old.trials, *fresh, *still, *new.skips], settings)
     return replace(
         old,
-        trials=_distinguished(old.trials + fresh, settings),
-        skips=still + new.skips,
+        trials=tuple(one for one in found if isinstance(one, Trial)),
+        skips=tuple(one for one in found if isinstance(one, Skip)),
         session=new.session,
         prices=_merged_prices(old.prices, new.prices),
         notes=new.notes,
@@ -35,51 +36,56 @@ def merged(old: Plan | None, new: Plan) -> Plan:
 
 
 def with_labels_of(plan: Plan, whole: Plan) -> Plan:
-    """A batch's plan, its trials labelled as in the plan of all batches."""
+    """A batch's plan, its trials and skips labelled as in the plan of all batches."""
     labels = {trial.trial_id: trial.labels for trial in whole.trials}
     trials = (replace(trial, labels=labels[trial.trial_id]) for trial in plan.trials)
-    return replace(plan, trials=tuple(trials))
+    skips = whole.skips[len(whole.skips) - len(plan.skips) :]  # the batch's are the last
+    return replace(plan, trials=tuple(trials), skips=skips)
 
 
-def _distinguished(trials: Sequence[Trial], settings: Sequence[str]) -> tuple[Trial, ...]:
-    """The trials with those settings in their labels in which batches differ.
+def _distinguished(
+    cells: Sequence[Trial | Skip], settings: Sequence[str]
+) -> Sequence[Trial | Skip]:
+    """The cells with those settings in their labels in which batches differ.
 
-    Within a batch the planner has left out what all of its own trials have in common.
+    Within a batch the planner has left out what all of its own trials have in common. Skips
+    without a spec stay as they are.
     """
-    found = list(trials)
+    found = list(cells)
     for key in settings:
-        values = [_value(trial, key) for trial in found]
-        owners = [_owner(trial, key) for trial in found]
+        values = [_value(cell, key) for cell in found]
+        owners = [_owner(cell, key) for cell in found]
         kinds: dict[str, set[str]] = {}
-        for owner, value in zip(owners, values, strict=True):
-            kinds.setdefault(owner, set()).add(canonical_json(value))
+        for cell, owner, value in zip(found, owners, values, strict=True):
+            if cell.spec:
+                kinds.setdefault(owner, set()).add(canonical_json(value))
         for number, (owner, value) in enumerate(zip(owners, values, strict=True)):
-            if len(kinds[owner]) > 1 and value is not None:
+            if value is not None and len(kinds[owner]) > 1:
                 found[number] = _labelled(found[number], key, value)
-    return tuple(found)
+    return found
 
 
-def _value(trial: Trial, key: str) -> Json:
-    """What a trial has at a dotted key; None where it has nothing."""
-    value: Json = trial.spec
+def _value(cell: Trial | Skip, key: str) -> Json:
+    """What a cell has at a dotted key; None where it has nothing."""
+    value: Json = cell.spec
     for name in key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
-def _owner(trial: Trial, key: str) -> str:
+def _owner(cell: Trial | Skip, key: str) -> str:
     """The option that a key belongs to, by its label; empty where none is a label."""
     group = key.partition(".")[0]
-    return trial.labels.get(group, "") if group in _OWNERS else ""
+    return cell.labels.get(group, "") if group in _OWNERS else ""
 
 
-def _labelled(trial: Trial, key: str, value: Json) -> Trial:
-    """The trial with a setting among its labels, unless it is there."""
-    axes = trial.labels.get("axes", "")
-    if key in _named(trial.labels):
-        return trial
+def _labelled(cell: Trial | Skip, key: str, value: Json) -> Trial | Skip:
+    """The cell with a setting among its labels, unless it is there."""
+    axes = cell.labels.get("axes", "")
+    if key in _named(cell.labels):
+        return cell
     more = " ".join(filter(None, (axes, f"{key}={spelled(value)}")))
-    return replace(trial, labels={**trial.labels, "axes": more})
+    return replace(cell, labels={**cell.labels, "axes": more})
 
 
 def _named(labels: Mapping[str, str]) -> Iterator[str]:
@@ -90,8 +96,16 @@ def _named(labels: Mapping[str, str]) -> Iterator[str]:
         yield f"workload.{word.partition('=')[0]}"
 
 
-def _cell(labels: Mapping[str, str]) -> Hashable:
-    return frozenset(labels.items())
+def _cell(one: Trial | Skip, settings: Sequence[str]) -> Hashable:
+    """What a cell is known by: its settings have labels in some batches only."""
+    if not one.spec:
+        return _labels(one)
+    values = tuple(canonical_json(_value(one, key)) for key in settings)
+    return frozenset({**one.labels, "axes": ""}.items()), values
+
+
+def _labels(one: Trial | Skip) -> Hashable:
+    return frozenset(one.labels.items())
 
 
 def _merged_prices(old: PriceSnapshot | None, new: PriceSnapshot | None) -> PriceSnapshot | None:

@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.plan_text import names_of
+from benchorch.results.report.tables import conclusions
+from benchorch.run import expand
 from benchorch.run.merged_plan import merged, with_labels_of
 from benchorch.run.planner import plan_jobs
 from support.synthetic_runs import trial
@@ -116,6 +120,26 @@ def test_a_batch_measures_its_trials_under_the_labels_of_the_whole_plan() -> Non
     (named,) = with_labels_of(second, whole).trials
     assert named.labels["axes"] == WIDE
     assert replace(named, labels={}) == replace(second.trials[0], labels={})
+
+
+def test_skips_of_batches_are_told_apart_by_what_the_batches_differ_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ("conversion=torchscript", "baseline=onnxruntime")
+    with monkeypatch.context() as without:
+        without.setattr(expand, "is_installed", lambda name: not name.startswith("onnxruntime"))
+        narrow, wide = planned(*words, NARROW), planned(*words, WIDE)
+    both = merged(narrow, wide)
+    assert [skip.labels["axes"] for skip in both.skips] == [NARROW, WIDE]
+    assert with_labels_of(wide, both).skips == both.skips[1:]
+    run = RunResults(directory=Path(), plan=both, results={}, summaries={})
+    assert [one.coverage.requested for one in conclusions(run)] == [2, 2]
+    for settings, left in ((NARROW, WIDE), (WIDE, NARROW)):
+        now = planned(*words, settings)
+        assert [skip.labels["axes"] for skip in merged(both, now).skips] == [left]
+    skips = tuple(replace(skip, spec={}) for skip in wide.skips)
+    earlier_release = replace(wide, skips=skips)
+    assert merged(earlier_release, planned(*words, WIDE)).skips == ()
 
 
 def test_a_third_batch_changes_no_names_of_the_first_two() -> None:

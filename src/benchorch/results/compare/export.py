@@ -51,7 +51,7 @@ def to_json(run: StoredRun) -> ConfigNode:
         "name": run.name,
         "shared": common,
         "trials": [_trial(stored, common) for stored in run.trials],
-        "skips": encode(list(run.skips)),
+        "skips": encode([skip.without_spec() for skip in run.skips]),
     }
 
 
