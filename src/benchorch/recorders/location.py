@@ -29,6 +29,15 @@ _AZURE = (
     ".core.chinacloudapi.cn",
     ".fabric.microsoft.com",
 )
+_CLOUDS = {
+    "abfss": _AZURE,
+    "wasbs": _AZURE,
+    "r2": (".r2.cloudflarestorage.com",),
+    "b2": (".backblazeb2.com",),
+}
+"""Hosts of the storage whose address has its host, to which MLflow sends that cloud's keys."""
+
+_HOST_ALONE = re.compile(r"[A-Za-z0-9_.\-]+")
 _NOT_LITERAL_IN_URIS = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 _URI = re.compile(r"[A-Za-z][\w+.\-]{0,40}://[^\s'\",\]}]+")
 
@@ -75,15 +84,20 @@ def artifacts_of(database: Path) -> Path:
 def is_chosen_address(place: str, tracker: str) -> bool:
     """Whether artifacts would go to an address that the tracker chooses and nobody has named.
 
-    A SQLite file may name folders. A server may name itself and, as MLflow documents, a cloud's
-    storage, for which MLflow uses that cloud's credentials; never another server, to which MLflow
-    would send the tracker's user, password or token.
+    A SQLite file or a folder may name folders. A server may name itself and, as MLflow documents,
+    a cloud's storage, for which MLflow uses that cloud's credentials, FTP, SFTP and HDFS; never
+    another server, to which MLflow would send the tracker's user, password or token.
     """
-    parts, own = urlsplit(place), urlsplit(without_secrets(tracker))
-    if tracker.startswith("sqlite"):
+    own = urlsplit(without_secrets(tracker))
+    try:
+        parts = urlsplit(place)
+    except ValueError:  # an address that cannot be one, such as http://[x
+        return True
+    if own.scheme.startswith("sqlite") or own.scheme == "file":
         return parts.scheme not in ("", "file")
-    if parts.scheme == "abfss":  # to whose host MLflow sends a token of Azure's
-        return not parts.netloc.lower().endswith(_AZURE)
+    if parts.scheme in _CLOUDS:  # what is before the @ is a bucket or a file system
+        host = parts.netloc.partition("@")[2].lower()
+        return not (_HOST_ALONE.fullmatch(host) and host.endswith(_CLOUDS[parts.scheme]))
     if parts.scheme == "mlflow-artifacts":
         return bool(parts.netloc) and _host(own.scheme, parts.netloc) != _host(*own[:2])
     if parts.scheme in ("http", "https"):
