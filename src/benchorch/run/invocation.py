@@ -232,7 +232,9 @@ class Invocation:
                 "other. See benchorch status."
             )
         spending = spending_rules(plan, self._status.spent_usd)
-        session = self._in_time(replace(session_of(plan, self.directory), spending=spending))
+        session = replace(session_of(plan, self.directory), spending=spending)
+        if any(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
+            session = self._in_time(session)  # no other trial ends with the budget
         work = _TrialWork(session=session)
         if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
             forecast = expected(plan, todo)

@@ -398,6 +398,27 @@ def test_all_batches_have_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not invocation._did_what_was_requested()
 
 
+def test_batches_that_the_budget_does_not_limit_leave_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Elsewhere(MeasuresNothing):
+        def measures_in_rounds(self, hardware_kind: str) -> bool:
+            return False
+
+    now = [0.0]
+    monkeypatch.setattr(pipeline.time, "monotonic", lambda: now[0])
+    invocation = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=tmp_path,
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+    )
+    session = {**SESSION, "budget": {"minutes": 1}}
+    plan = Plan(plan_id="p", name="n", trials=TRIALS[:1], skips=(), session=session)
+    invocation.run_plan(plan, cast(Executor, Elsewhere()))
+    now[0] = 3600.0
+    assert not invocation._is_over()
+
+
 def test_a_finished_trial_that_runs_again_begins_without_rounds_that_were_left(
     tmp_path: Path,
 ) -> None:
