@@ -22,6 +22,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 # What a spreadsheet would take for a formula; a dash alone and a negative number are none.
 _FORMULA = re.compile(r"[=+@\t\n]|-(?!(?:\d+\.?\d*(?:e[+-]?\d+)?)?\Z)", re.ASCII)
+_NEXT_AXIS = re.compile(r"\s+(?=\+{0,2}[A-Za-z_][\w.@/]*=)")
+_ONLY_SPELLING = re.compile(r"""\\(?=\W)|['"]|(?<=[,:])\s+|^\++""")
+_OF_PYTHON = re.compile(r"\b(?:True|False|None)\b")
+_OF_HYDRA = {"True": "true", "False": "false", "None": "null"}
 
 
 def printable(text: str) -> str:
@@ -81,6 +85,16 @@ def seen_text(estimate: Estimate, form: Callable[[float], str] = format_ms) -> s
 def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     """The labels that differ between trials, besides the conversion."""
     return tuple(name for name in _VARYING if len({label.get(name) for label in labels}) > 1)
+
+
+def axes_of(labels: Mapping[str, str]) -> list[str]:
+    r"""The swept keys of a cell, each ``key=value``; equal values are spelled alike.
+
+    In labels they are as a command line, a sweeper or a matrix spells them: ``[1, 2]`` and
+    ``[1,2]``, ``True`` and ``true``, ``net.py\:make`` and ``'net.py:make'``.
+    """
+    words = (_ONLY_SPELLING.sub("", word) for word in _NEXT_AXIS.split(labels.get("axes", "")))
+    return [_OF_PYTHON.sub(lambda found: _OF_HYDRA[found[0]], word) for word in words if word]
 
 
 LONGEST_NAME = 200

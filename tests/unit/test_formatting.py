@@ -8,7 +8,7 @@ import io
 import pytest
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import cell_name, csv_of, interval_text, varying_labels
+from benchorch.formatting import axes_of, cell_name, csv_of, interval_text, varying_labels
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,20 @@ def test_a_machine_that_is_called_like_its_kind_is_named_once(kinds: str, names:
     ]
     varying = varying_labels(labels)
     assert [cell_name(each, varying) for each in labels] == names
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ("", []),
+        ("a.b=[1, 2] c.d=True", ["a.b=[1,2]", "c.d=true"]),
+        ("a.b=[1,2] c.d=true", ["a.b=[1,2]", "c.d=true"]),
+        ("a.b={'c': None} ++a.d=x", ["a.b={c:null}", "a.d=x"]),
+        ("a.b={c:null}", ["a.b={c:null}"]),
+        (r"model.factory=net.py\:make", ["model.factory=net.py:make"]),
+        ("model.factory='net.py:make'", ["model.factory=net.py:make"]),
+        ("a.b=two words a.c=Truely", ["a.b=two words", "a.c=Truely"]),
+    ],
+)
+def test_swept_keys_are_alike_however_their_values_are_spelled(axes: str, words: list[str]) -> None:
+    assert axes_of({"axes": axes}) == words

@@ -8,6 +8,7 @@ from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.formatting import axes_of
 
 _OWNERS = ("model", "conversion", "hardware", "scenario")
 """Groups whose choice is a label: an option's keys distinguish trials with this option only."""
@@ -90,7 +91,7 @@ def _labelled(cell: Trial | Skip, key: str, value: Json) -> Trial | Skip:
 
 def _named(labels: Mapping[str, str]) -> Iterator[str]:
     """The keys whose values labels show."""
-    for word in labels.get("axes", "").split():
+    for word in axes_of(labels):
         yield word.partition("=")[0]
     for word in labels.get("workload", "").split():
         yield f"workload.{word.partition('=')[0]}"

@@ -122,6 +122,15 @@ def test_a_batch_measures_its_trials_under_the_labels_of_the_whole_plan() -> Non
     assert replace(named, labels={}) == replace(second.trials[0], labels={})
 
 
+def test_a_matrix_and_a_later_line_have_one_serving_case() -> None:
+    both = merged(
+        planned("conversion=eager", "+matrix.model.widths=[[256,8,8],[256,2048,32]]"),
+        planned("conversion=torchscript", NARROW),
+    )
+    run = RunResults(directory=Path(), plan=both, results={}, summaries={})
+    assert [one.coverage.requested for one in conclusions(run)] == [2, 1]
+
+
 def test_skips_of_batches_are_told_apart_by_what_the_batches_differ_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,7 +6,7 @@ Their ids change with any option, and options are often what changed.
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchorch.formatting import cell_name, varying_labels
+from benchorch.formatting import axes_of, cell_name, varying_labels
 from benchorch.results.compare.compatibility import factor_of
 from benchorch.results.compare.stored_run import StoredTrial
 
@@ -154,7 +154,6 @@ def _no_contradiction(across: Collection[str]) -> Callable[[StoredTrial, StoredT
 
 
 def _axes(stored: StoredTrial, across: Collection[str]) -> Mapping[str, str]:
-    """The swept keys with their values, as in the labels, without those of the factors."""
-    words = stored.trial.labels.get("axes", "").split()
-    pairs = (word.partition("=") for word in words)
+    """The swept keys with their values, without those of the factors."""
+    pairs = (word.partition("=") for word in axes_of(stored.trial.labels))
     return {key: value for key, _, value in pairs if factor_of(key) not in across}

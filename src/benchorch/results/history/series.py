@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import cell_name, varying_labels
+from benchorch.formatting import axes_of, cell_name, varying_labels
 from benchorch.results.compare.compatibility import differences
 from benchorch.results.compare.metric_kinds import PRIMARY, SPEEDUP, higher_is_better, verdict_word
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.stats.level_shifts import LevelShift, level_shifts
 
-_LABELS = ("model", "workload", "scenario", "hardware", "conversion", "axes")
+_LABELS = ("model", "workload", "scenario", "hardware", "conversion")
 _COMMIT_CHARACTERS = 10
 _SAME_CODE = frozenset({"packages", "system", "host", "hardware"})
 """Conditions that may change within a history; a change is marked."""
@@ -107,7 +107,8 @@ def series_of(
     groups: dict[tuple[str, ...], list[StoredTrial]] = {}
     for one in trials:
         labels = (one.trial.labels.get(name, "") for name in _LABELS)
-        groups.setdefault((*labels, machine_of(one, across)), []).append(one)
+        key = (*labels, *axes_of(one.trial.labels), machine_of(one, across))
+        groups.setdefault(key, []).append(one)
     return [
         _series(cell_name(group[0].trial.labels, varying), key[-1], metric, group)
         for key, group in groups.items()

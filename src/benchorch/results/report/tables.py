@@ -11,6 +11,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
 from benchorch.formatting import (
+    axes_of,
     bounded,
     cell_name,
     interval_text,
@@ -337,7 +338,7 @@ def serving_case(trial: Trial) -> str:
 
 def _case_of(labels: Mapping[str, str]) -> str:
     compared = ("conversion.", "hardware.")
-    axes = [axis for axis in labels.get("axes", "").split() if not axis.startswith(compared)]
+    axes = [axis for axis in axes_of(labels) if not axis.startswith(compared)]
     names = (labels.get("model", ""), labels.get("workload", ""), _other_scenario(labels), *axes)
     return " ".join(" ".join(names).split())
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import interval_text, is_unknown
+from benchorch.formatting import axes_of, interval_text, is_unknown
 from benchorch.pages.chart_script import Spec
 from benchorch.results.metrics.load_curve import LoadPoint
 from benchorch.results.report.chart import (
@@ -90,7 +90,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 def work_of(row: ReportRow) -> str:
     """What is served, however it is batched and wherever: costs and times of it can be ranked."""
     compared = ("batch_size=", "conversion.", "hardware.", "workload.batch_size=")
-    sizes = f"{row.labels.get('workload', '')} {row.labels.get('axes', '')}".split()
+    sizes = [*row.labels.get("workload", "").split(), *axes_of(row.labels)]
     others = [size for size in sizes if not size.startswith(compared)]
     return " ".join([_model_of(row), *others])
 
@@ -175,7 +175,7 @@ def _scaling(rows: Sequence[ReportRow], symbol: str, name: str) -> Iterator[Page
 
 def _all_else(row: ReportRow, symbol: str) -> str:
     """Everything but one size: rows with an equal key may be joined by a line."""
-    words = f"{row.labels.get('workload', '')} {row.labels.get('axes', '')}".split()
+    words = [*row.labels.get("workload", "").split(), *axes_of(row.labels)]
     kept = [word for word in words if word.partition("=")[0].rpartition(".")[2] != symbol]
     return " ".join([_model_of(row), series_of(row), *kept])
 

@@ -55,6 +55,14 @@ def test_a_factor_lets_its_label_differ() -> None:
     assert not paired([brief(here)], [brief(there)], "packages")
 
 
+def test_lists_of_a_sweep_are_compared_whole_and_however_they_are_spelled() -> None:
+    def of(*texts: str, seed: int) -> list[StoredTrial]:
+        return [brief(trial(axes=f"model.widths={one}", workload={"seed": seed})) for one in texts]
+
+    assert not paired(of("[256, 8, 8]", seed=1), of("[256, 16, 8]", seed=2))
+    assert paired(of("[256, 8, 8]", seed=1), of("[256,8,8]", seed=2))
+
+
 def sweep(*threads: int, axes: bool = True) -> list[StoredTrial]:
     return [
         brief(trial(axes=f"hardware.threads={n}" if axes else "", hardware={"threads": n}))
