@@ -144,11 +144,11 @@ class _Drafts:
     @property
     def missing_baselines(self) -> Sequence[Skip]:
         """Baselines that cannot run, unless they were requested, of trials that can."""
-        compared = {_comparable(trial, self.memo) for trial in self.trials.values()}
+        compared = {comparable(trial, self.memo) for trial in self.trials.values()}
         return [
             skip
             for trial_id, skip in self._missing.items()
-            if trial_id not in self._skipped and _comparable(skip, self.memo) in compared
+            if trial_id not in self._skipped and comparable(skip, self.memo) in compared
         ]
 
     @property
@@ -380,8 +380,8 @@ def _with_baselines(
     trials: Collection[Trial], baselines: Collection[str], control: bool | str, memo: NodeMemo
 ) -> tuple[Trial, ...]:
     """Each trial with the baseline of its own model, workload, hardware and scenario."""
-    known = {_comparable(trial, memo): trial for trial in trials if trial.trial_id in baselines}
-    found = {trial.trial_id: known.get(_comparable(trial, memo), trial) for trial in trials}
+    known = {comparable(trial, memo): trial for trial in trials if trial.trial_id in baselines}
+    found = {trial.trial_id: known.get(comparable(trial, memo), trial) for trial in trials}
     sizes = Counter(one.trial_id for trial_id, one in found.items() if one.trial_id != trial_id)
     least = {AUTO: LEAST_CONTROLLED, True: 1}.get(control, math.inf)
     return tuple(
@@ -401,7 +401,8 @@ def _with_baseline(trial: Trial, baseline: Trial) -> Trial:
     return replace(trial, baseline_id=baseline.trial_id, baseline_conversion=conversion)
 
 
-def _comparable(cell: Trial | Skip, memo: NodeMemo) -> tuple[str, ...]:
+def comparable(cell: Trial | Skip, memo: NodeMemo) -> tuple[str, ...]:
+    """What a cell has in common with its baseline; it has a spec."""
     same = ("model", "workload", "scenario", "stopping", "protocol")
     machine = cell.spec["hardware"]
     return (

@@ -8,30 +8,41 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from benchorch.config.components import misspelt, nearest
+from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.formatting import cell_name, varying_labels
 from benchorch.results.compare.load_run import is_run
 from benchorch.results.report.plan_text import names_of
+from benchorch.run.expand import comparable
 from benchorch.run.planner import Planned
 
 
 def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
-    """The plan of the chosen trials and their baselines, and of the chosen skips."""
+    """The plan of the chosen trials and skips, and of the trials' baselines, skipped or not."""
     if not patterns:
         return plan
     kept = {trial.trial_id for trial in chosen(plan.trials, patterns, plan.skips)}
     kept |= {str(trial.baseline_id) for trial in plan.trials if trial.trial_id in kept}
-    called = _called(plan.trials, plan.skips)
+    trials = tuple(t for t in plan.trials if t.trial_id in kept)
+    called, missing = _called(plan.trials, plan.skips), _missing_baselines(trials, plan)
     return replace(
         plan,
-        trials=tuple(t for t in plan.trials if t.trial_id in kept),
+        trials=trials,
         skips=tuple(
             skip
             for skip, names in zip(plan.skips, called, strict=True)
-            if any(_fits(pattern, names) for pattern in patterns)
+            if skip in missing or any(_fits(pattern, names) for pattern in patterns)
         ),
     )
+
+
+def _missing_baselines(trials: Sequence[Trial], plan: Plan) -> Sequence[Skip]:
+    """The skips in place of baselines that these trials have not."""
+    memo, name = NodeMemo(), plan.session.get("baseline")
+    skips = [one for one in plan.skips if one.spec and one.labels["conversion"] == name]
+    alone = {comparable(one, memo) for one in trials if skips and one.baseline_id is None}
+    return [one for one in skips if comparable(one, memo) in alone]
 
 
 def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:

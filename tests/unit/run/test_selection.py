@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchorch.domain.codec import Json
 from benchorch.domain.trial import Plan, Skip
 from benchorch.errors import ConfigError
 from benchorch.run.selection import narrowed, split_trial
@@ -30,6 +32,19 @@ def test_skips_of_cells_that_were_not_chosen_are_left_out() -> None:
     assert cells(narrowed(whole, ["eager"])) == ["eager"]
     assert cells(narrowed(whole, ["*n*"])) == ["onnxruntime", "tensorrt", "openvino"]
     assert narrowed(whole, []) is whole
+
+
+def test_a_trial_keeps_the_skip_that_says_why_it_has_no_baseline() -> None:
+    def unable(conversion: str, **nodes: dict[str, Json]) -> Skip:
+        return replace(skip(conversion), spec=trial(conversion, **nodes).spec)
+
+    fast, wide = trial("torchscript"), trial("torchscript", model={"widths": [9]})
+    skips = (unable("tensorrt"), unable("tensorrt", model={"widths": [9]}), unable("openvino"))
+    session = {"baseline": "tensorrt"}
+    whole = Plan(plan_id="p", name="n", trials=(fast, wide), skips=skips, session=session)
+    assert narrowed(whole, [fast.trial_id]).skips == skips[:1]
+    compared = replace(fast, baseline_id="other")
+    assert narrowed(replace(whole, trials=(compared, wide)), [fast.trial_id]).skips == ()
 
 
 def test_a_pattern_may_fit_a_skip_alone() -> None:
