@@ -268,3 +268,8 @@ class TrialResult:
         """The processes that count: they observed something, and nothing disturbed them."""
         measured = (p for p in self.processes if p.observations.durations_ns)
         return tuple(process for process in measured if not process.disturbance)
+
+
+def beside_baselines(results: Mapping[str, TrialResult]) -> dict[str, TrialResult]:
+    """Results by trial id, each read beside its baseline's; what is stored stays as it was."""
+    return {name: one.beside(results.get(one.baseline_id or "")) for name, one in results.items()}

@@ -116,8 +116,13 @@ class RecordCursor:
         return self._trials[trial_id]
 
     def result(self, trial_id: str) -> TrialResult:
-        """A trial's newest result, raw series included; SeriesError where they are refused."""
-        return self._entry(self._lines[trial_id]).whole(self._directory)
+        """A trial's newest result, raw series included; SeriesError where they are refused.
+
+        It is read beside its baseline's.
+        """
+        baseline = self._lines.get(self._baseline_id(trial_id))
+        result = self._entry(self._lines[trial_id]).whole(self._directory)
+        return result.beside(self._entry(baseline).result if baseline else None)
 
     def baseline(self, trial_id: str) -> TrialResult | None:
         """The result it is compared with, or None where it has none."""

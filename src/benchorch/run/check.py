@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchorch.domain.codec import Json, encode
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Outcome, TrialResult, beside_baselines
 from benchorch.domain.trial import Plan, node_of
 from benchorch.files import as_bytes, read_bytes, read_json
 from benchorch.journal import run_directory
@@ -167,7 +167,7 @@ def _differs(path: Path, stored: Json) -> Iterator[str]:
 
 
 def _parity(run: _Run) -> Iterator[str]:
-    for trial_id, result in run.results.items():
+    for trial_id, result in beside_baselines(run.results).items():
         if result.outcome is not Outcome.OK or result.baseline_id is None:
             continue
         if result.parity is None:

@@ -7,7 +7,6 @@ import json
 import math
 import shutil
 import time
-from collections import ChainMap
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import TrialResult, beside_baselines
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem, RecordError
@@ -89,7 +88,7 @@ class Invocation:
 
     Attributes:
         terms: which trials run, and what fails the command.
-        results: of the trials that have ended, by their ids.
+        results: of the trials that have ended, by their ids, as they are stored.
         unfinished: what was measured so far of those that have not.
     """
 
@@ -146,7 +145,8 @@ class Invocation:
         """
         self._again = {trial.trial_id for trial in chosen(plan.trials, self.terms.only)}
         if self.terms.failed:
-            self._again &= {result.trial_id for result in found if not _is_sound(result)}
+            read = beside_baselines({result.trial_id: result for result in found})
+            self._again &= {name for name, result in read.items() if not _is_sound(result)}
         if not self._again:
             left = len(plan.trials) - len(self.results)
             rest = f" {plural(left, 'trial')} without a result: benchorch resume {self.plan_id}"
@@ -200,7 +200,7 @@ class Invocation:
             check_budget(plan, plan.trials)
         self.plan = merged(self.plan, plan)
         plan = with_labels_of(plan, self.plan)
-        self._specs.update({trial.trial_id: trial.spec for trial in self.plan.trials})
+        self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             run_directory.write_plan(self.directory, self.plan)
         with contextlib.suppress(OSError):  # the index is a convenience
@@ -245,7 +245,7 @@ class Invocation:
         with self.report.live(todo), _closing(groups) as ran:
             for results in ran:
                 self._accept(results)
-                ended = (self.results[each.trial_id] for each in results if not each.unfinished)
+                ended = (self._beside_baseline(each) for each in results if not each.unfinished)
                 failed = not all(map(_is_sound, ended))
                 if self.terms.exit_first and failed:
                     self.report.text("The first failure ends the run (--exitfirst).")
@@ -433,7 +433,7 @@ class Invocation:
         values = []
         for trial_id in trial_ids:
             result = self.results.get(trial_id)
-            if result is None or not _is_sound(result):
+            if result is None or not _is_sound(self._beside_baseline(result)):
                 return math.inf
             estimate = self._summary(result).metrics.get(metric)
             values.append(math.inf if estimate is None else estimate.value)
@@ -459,17 +459,12 @@ class Invocation:
             else:
                 finished.append(result)
         if finished:
-            self._accept_finished(self._beside_their_baselines(finished))
+            self._accept_finished(finished)
 
-    def _beside_their_baselines(self, finished: Sequence[TrialResult]) -> list[TrialResult]:
-        """These results, and earlier ones whose baseline now turns out not to be deterministic."""
-        came = {result.trial_id: result for result in finished}
-        changed = {name for name, result in came.items() if result.changes_its_answers}
-        if changed:
-            sound = {name: result for name, result in self.results.items() if result.is_sound}
-            came = {n: r for n, r in sound.items() if r.baseline_id in changed} | came
-        known = ChainMap(came, self.unfinished, self.results)
-        return [result.beside(known.get(result.baseline_id or "")) for result in came.values()]
+    def _beside_baseline(self, result: TrialResult) -> TrialResult:
+        """The result, read beside what is known so far of its baseline's."""
+        baseline_id = result.baseline_id or ""
+        return result.beside(self.unfinished.get(baseline_id) or self.results.get(baseline_id))
 
     def _accept_finished(self, results: Sequence[TrialResult]) -> None:
         for result in results:
@@ -482,7 +477,8 @@ class Invocation:
         self._renew_page()
         together = self._judged_together(results)
         for result, summary in found:
-            self.report.result(result, together.get(result.trial_id, summary))
+            shown = together.get(result.trial_id, summary)
+            self.report.result(self._beside_baseline(result), shown)
 
     def _judged_together(self, results: Sequence[TrialResult]) -> Mapping[str, Summary]:
         """Summaries of the tables that these belong to, as in rounds and at the end, and show them.
@@ -493,11 +489,14 @@ class Invocation:
         for result in results:
             if result.trial_id in found or len(self._ids_of_table(result)) > _MOST_JUDGED:
                 continue
-            table = self._table_of(result)
-            summaries = self._sweep_findings().summaries(table)
-            self.report.figures(list(table.values()), summaries)
-            found.update(summaries)
+            found.update(self._shown(self._table_of(result)))
         return found
+
+    def _shown(self, table: Mapping[str, TrialResult]) -> Mapping[str, Summary]:
+        """Summaries of a table's trials, once they are shown."""
+        summaries = self._sweep_findings().summaries(table)
+        self.report.figures(list(beside_baselines(table).values()), summaries)
+        return summaries
 
     def _accept_round(self, result: TrialResult) -> None:
         """Keep what one more process measured of a trial that goes on."""
@@ -506,8 +505,7 @@ class Invocation:
             run_directory.append_round(self.directory, result)
         self._status.round(result.trial_id, processes=len(result.processes))
         self._renew_page()
-        table = self._table_of(result)
-        self.report.figures(list(table.values()), self._sweep_findings().summaries(table))
+        self._shown(self._table_of(result))
 
     def _renew_page(self) -> None:
         """Write the page anew, if that was long enough ago; nothing is measured meanwhile."""

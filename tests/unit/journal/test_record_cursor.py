@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.journal import run_directory
 from benchorch.journal.record_cursor import RecordCursor
 from support.recorded_trials import process_record
+from support.synthetic_runs import AGREES, result, trial, write_run
 
 ADDRESS = {"uri": "memory://", "experiment": "e"}
 
@@ -99,6 +101,23 @@ def test_trials_that_were_planned_since_are_recorded(
     baseline = cursor.baseline("t1")
     assert baseline is not None
     assert baseline.trial_id == "t0"
+
+
+def test_a_trial_is_recorded_again_beside_another_verdict_on_its_baseline(tmp_path: Path) -> None:
+    eager = trial()
+    fast = trial("fast", baseline=eager)
+    own, of_fast = result(eager), result(fast)
+    counting = replace(own, parity=AGREES.not_deterministic("it counts its calls."))
+    directory = write_run(tmp_path / "run", (eager, counting), (fast, of_fast))
+    cursor = RecordCursor(directory, ADDRESS)
+    cursor.read_on()
+    assert cursor.result(fast.trial_id).disagrees
+    for name in (eager.trial_id, fast.trial_id):
+        cursor.mark(name, "run", "")
+    run_directory.append_result(directory, own, {})
+    cursor.read_on()
+    assert cursor.pending(final=True) == [eager.trial_id, fast.trial_id]
+    assert cursor.result(fast.trial_id) == of_fast
 
 
 @pytest.mark.parametrize("content", [None, b"", b"x" * 2000 + b"\n"])

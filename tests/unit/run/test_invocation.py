@@ -18,6 +18,7 @@ from rich.console import Console
 
 from benchorch import files
 from benchorch.cli.commands import compare, report
+from benchorch.cli.commands.sweep_status import read_sweep
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import decode
 from benchorch.domain.result import TrialResult
@@ -29,10 +30,12 @@ from benchorch.interfaces.executor import Executor
 from benchorch.journal import chain, reader, run_directory
 from benchorch.journal.lock import acquire_lock, is_running
 from benchorch.journal.registry import remember
+from benchorch.results.compare.load_run import derive
 from benchorch.results.metrics import summary
 from benchorch.results.pricing.sweep_history import SweepCost
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
+from benchorch.run.check import check
 from benchorch.run.sidecar import Sidecar
 from support.synthetic_runs import AGREES, DISAGREES, failed, result, trial, write_run
 
@@ -471,13 +474,38 @@ def test_nothing_agrees_with_a_baseline_that_is_not_deterministic(
     invocation._specs[OTHER.trial_id] = OTHER.spec
     for batch in batches:
         invocation._accept(batch)
-    stored = {one.trial_id: one.parity for one in reader.read_results(tmp_path / "run")}
-    changed = stored[FAST.trial_id]
+    invocation.close(complete=False)
+    found = derive(tmp_path / "run", "run").results
+    changed = found[FAST.trial_id].parity
     assert changed is not None
     assert (changed.kind, changed.passed) == ("not_deterministic", False)
     assert "it counts its calls" in changed.explanation
-    assert stored[OTHER.trial_id] == DISAGREES
-    assert invocation.results[FAST.trial_id].parity == changed
+    assert found[OTHER.trial_id].parity == DISAGREES
+    assert invocation.so_far().results == found
+    assert read_sweep(tmp_path / "run").failed == 3
+    (parity,) = (one for one in check(tmp_path / "run") if one.name == "parity")
+    assert sum("it counts its calls" in problem for problem in parity.problems) == 1
+
+
+def test_candidates_agree_again_once_their_baseline_is_deterministic(tmp_path: Path) -> None:
+    run(tmp_path / "run", [OF_EAGER, OF_FAST, OF_BROKEN, OF_COUNTING]).close(complete=True)
+    assert derive(tmp_path / "run", "run").results[FAST.trial_id].disagrees
+    again = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=tmp_path / "run",
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+        terms=pipeline.RunTerms(again=True, only=("eager",)),
+    )
+    again.open()
+    assert [*again.results] == [FAST.trial_id, BROKEN.trial_id]
+    again._specs[EAGER.trial_id] = EAGER.spec
+    again._accept([OF_EAGER])
+    again.close(complete=True)
+    for found in (again.so_far(), derive(tmp_path / "run", "run")):
+        assert found.results[FAST.trial_id] == OF_FAST
+        assert found.summaries[FAST.trial_id].speedup is not None
+    winner = json.loads((tmp_path / "run" / run_directory.WINNER).read_text())
+    assert winner["conversion"] == "fast"
 
 
 def test_nothing_agrees_with_a_baseline_that_was_not_deterministic_before_the_resume(
@@ -492,4 +520,4 @@ def test_nothing_agrees_with_a_baseline_that_was_not_deterministic_before_the_re
     again.open()
     again._specs[FAST.trial_id] = FAST.spec
     again._accept([OF_FAST])
-    assert again.results[FAST.trial_id].disagrees
+    assert again.so_far().results[FAST.trial_id].disagrees

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import TrialResult, beside_baselines
 from benchorch.domain.trial import Plan, Trial
 from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
@@ -150,7 +150,7 @@ def read_sweep(directory: Path) -> SweepStatus:
     return SweepStatus(
         directory=directory,
         plan=plan,
-        results={trial_id: entry.result for trial_id, entry in journal.entries.items()},
+        results=beside_baselines({name: one.result for name, one in journal.entries.items()}),
         marks=(*journal.problems, *journal.marks),
         coordinator=read_coordinator(directory),
         running=running,

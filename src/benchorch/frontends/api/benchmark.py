@@ -152,12 +152,12 @@ def benchmark(
         report=report_of(quiet=quiet),
     )
     _run(invocation, request)
-    assert invocation.plan is not None
+    run = invocation.so_far()
     return Results(
-        plan=invocation.plan,
-        results=dict(invocation.results),
-        summaries=invocation.summaries(),
-        directory=invocation.directory,
+        plan=run.plan,
+        results=run.results,
+        summaries=run.summaries,
+        directory=run.directory,
         note=" ".join(filter(None, (EXPORTED_NOTE if request.program else "", request.model.note))),
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchorch.domain.bounds import Real
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate, Summary
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Outcome, TrialResult, beside_baselines
 from benchorch.domain.trial import Plan, Skip, Trial
 
 
@@ -16,7 +16,7 @@ class RunResults:
     """A run's results and what is derived from them, as tables need them.
 
     Attributes:
-        results: each trial's last one, by its id.
+        results: each trial's last one, by its id; read beside its baseline's.
         running: whether the run goes on.
     """
 
@@ -25,6 +25,9 @@ class RunResults:
     results: Mapping[str, TrialResult]
     summaries: Mapping[str, Summary]
     running: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "results", beside_baselines(self.results))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
