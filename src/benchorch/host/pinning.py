@@ -108,18 +108,19 @@ def pinned(threads: int) -> Iterator[tuple[int, ...]]:
 
 
 def placement(
-    threads: int, root: Path = ROOT, crowded: Callable[[], Mapping[int, int]] = dict
+    threads: int, root: Path = ROOT, crowded: Callable[[], Mapping[int, tuple[int, bool]]] = dict
 ) -> PinnedCpus:
     """Whole cores of one memory node where they suffice, and rather not processor 0.
 
-    The first hyperthread of each core; the others stay idle. Of cores of several kinds the fastest
-    come first. Of a kind, processor 0 comes last, as it is where a kernel does most of its own
-    work. Where every core is needed, every core it is: their second hyperthreads are left out all
-    the same.
+    The first hyperthread of each core; the others stay idle. Cores to which somebody else is kept
+    come last. Of cores of several kinds the fastest come first. Of a kind, processor 0 comes last,
+    as it is where a kernel does most of its own work. Where every core is needed, every core it is:
+    their second hyperthreads are left out all the same.
 
     Args:
         root: where ``sys`` is.
-        crowded: how much goes on on which processors; asked where there is a choice.
+        crowded: who else is on which processors, as `crowded_cpus` has it; asked where there is a
+            choice.
     """
     if not hasattr(os, "sched_setaffinity"):
         return PinnedCpus(reason="this platform does not let a process choose its processors")
@@ -130,20 +131,22 @@ def placement(
     return PinnedCpus(cpus=tuple(sorted(core.cpu for core in chosen)))
 
 
-def crowded_cpus(proc: Path = _PROC) -> dict[int, int]:
-    """How much goes on on each processor: who is pinned there, and whether it is mostly busy.
+def crowded_cpus(proc: Path = _PROC) -> dict[int, tuple[int, bool]]:
+    """How many others are pinned to each processor, and whether it is mostly busy.
 
     Whoever is kept to fewer processors than this process counts with each of them, idle for the
-    moment or not: another measuring process will be busy in a moment. Being busy for more than
-    half of a tenth of a second counts once; finer degrees would move processes about for nothing.
+    moment or not: another measuring process will be busy in a moment. Busy is more than half of a
+    tenth of a second; finer degrees would move processes about for nothing.
     """
-    found = Counter(cpu for cpus in _kept_to(proc, allowed_cpus()) for cpu in cpus)
+    kept = Counter(cpu for cpus in _kept_to(proc, allowed_cpus()) for cpu in cpus)
     before = _busy_ticks(proc)
     time.sleep(_LOOK_S)
-    for cpu, (busy, every) in _busy_ticks(proc).items():
-        busy_before, every_before = before.get(cpu, (busy, every))
-        found[cpu] += 2 * (busy - busy_before) > every - every_before
-    return dict(found)
+    busy = set()
+    for cpu, (worked, every) in _busy_ticks(proc).items():
+        worked_before, every_before = before.get(cpu, (worked, every))
+        if 2 * (worked - worked_before) > every - every_before:
+            busy.add(cpu)
+    return {cpu: (kept[cpu], cpu in busy) for cpu in kept.keys() | busy}
 
 
 def _kept_to(proc: Path, allowed: frozenset[int]) -> Iterator[frozenset[int]]:
@@ -168,12 +171,16 @@ def _busy_ticks(proc: Path) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _nearest(cores: Sequence[_Core], count: int, crowded: Mapping[int, int]) -> list[_Core]:
+def _nearest(
+    cores: Sequence[_Core], count: int, crowded: Mapping[int, tuple[int, bool]]
+) -> list[_Core]:
     """The best so many cores, of as few memory nodes as can be."""
 
-    def flaws(core: _Core) -> tuple[int, int, bool, bool, int]:
-        there = sum(crowded.get(cpu, 0) for cpu in core.siblings)
-        return -core.speed, there, not core.whole, core.cpu == 0, core.cpu
+    def flaws(core: _Core) -> tuple[int, int, int, bool, bool, int]:
+        there = [crowded.get(cpu, (0, False)) for cpu in core.siblings]
+        kept, busy = map(sum, zip(*there, strict=True))
+        # A core that is shared spoils both runs; one of a slower kind is only slower.
+        return kept, -core.speed, busy, not core.whole, core.cpu == 0, core.cpu
 
     nodes: dict[int, list[_Core]] = {}
     for core in sorted(cores, key=flaws):

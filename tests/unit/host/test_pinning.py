@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -107,7 +106,18 @@ def test_p_cores_come_before_e_cores_even_processor_0(tmp_path, allow) -> None:
     assert placement(1, root).cpus == (2,)
     assert placement(2, root).cpus == (0, 2)
     assert placement(3, root).cpus == (0, 2, 4)
-    assert placement(2, root, lambda: {2: 1, 3: 1}).cpus == (0, 2)
+    assert placement(2, root, lambda: {2: (0, True), 3: (0, True)}).cpus == (0, 2)
+
+
+def test_a_slower_kind_comes_before_a_core_that_somebody_else_is_kept_to(tmp_path, allow) -> None:
+    allow(set(range(8)))
+    root = machine(tmp_path, [(cpu,) for cpu in range(8)])
+    p_cores = root / "sys/devices/cpu_core/cpus"
+    p_cores.parent.mkdir()
+    p_cores.write_text("0-3\n")
+    assert placement(4, root, lambda: dict.fromkeys(range(4), (1, True))).cpus == (4, 5, 6, 7)
+    assert placement(4, root, lambda: dict.fromkeys(range(4), (0, True))).cpus == (0, 1, 2, 3)
+    assert placement(2, root, lambda: {0: (1, False), 3: (0, True)}).cpus == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -206,20 +216,20 @@ def test_a_core_that_somebody_is_kept_to_is_left_for_an_idle_one(tmp_path, allow
     allow({0, 1})
     cores = machine(tmp_path, [(0,), (1,)])
     assert placement(1, cores).cpus == (1,)
-    assert placement(1, cores, crowded=lambda: {1: 1}).cpus == (0,)
-    assert placement(1, cores, crowded=lambda: {0: 1, 1: 1}).cpus == (1,)
+    assert placement(1, cores, crowded=lambda: {1: (1, False)}).cpus == (0,)
+    assert placement(1, cores, crowded=lambda: {0: (1, False), 1: (1, False)}).cpus == (1,)
 
 
 def test_a_busy_second_hyperthread_makes_its_core_busy(tmp_path, allow) -> None:
     allow(set(range(8)))
     cores = machine(tmp_path, [(0, 4), (1, 5), (2, 6), (3, 7)])
-    assert placement(2, cores, crowded=lambda: {5: 1}).cpus == (2, 3)
+    assert placement(2, cores, crowded=lambda: {5: (0, True)}).cpus == (2, 3)
 
 
 def test_where_every_core_is_needed_nobody_is_asked(tmp_path, allow) -> None:
     allow({0, 1})
 
-    def asked() -> dict[int, int]:
+    def asked() -> dict[int, tuple[int, bool]]:
         raise AssertionError
 
     assert placement(2, machine(tmp_path, [(0,), (1,)]), crowded=asked).cpus == (0, 1)
@@ -230,7 +240,8 @@ def test_programs_that_are_kept_to_a_processor_crowd_it_and_kernel_threads_do_no
 ) -> None:
     allow({0, 1, 2})
     kept = [(11, "1", True), (12, "0", False), (13, "0-2", True), (os.getpid(), "2", True)]
-    assert +Counter(crowded_cpus(proc(tmp_path, busy={0: 0, 1: 0, 2: 0}, kept=kept))) == {1: 1}
+    found = crowded_cpus(proc(tmp_path, busy={0: 0, 1: 0, 2: 0}, kept=kept))
+    assert found == {1: (1, False)}
 
 
 def test_a_processor_that_works_most_of_the_time_is_crowded(tmp_path, monkeypatch, allow) -> None:
@@ -242,7 +253,7 @@ def test_a_processor_that_works_most_of_the_time_is_crowded(tmp_path, monkeypatc
         (folder / "stat").write_text("\n".join(lines))
 
     monkeypatch.setattr(pinning.time, "sleep", later)
-    assert +Counter(crowded_cpus(folder)) == {0: 1}
+    assert crowded_cpus(folder) == {0: (0, True)}
 
 
 BOTH_PIN = """
@@ -262,5 +273,6 @@ def test_two_processes_at_once_are_not_kept_to_one_core_while_another_is_free() 
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as first:
         taken = int(first.stdout.readline())
-        assert crowded_cpus()[taken] >= 1
+        kept, _ = crowded_cpus()[taken]
+        assert kept >= 1
         first.stdin.close()
