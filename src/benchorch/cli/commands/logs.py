@@ -14,7 +14,6 @@ from benchorch.cli.commands.remote_head import HeadCommand
 from benchorch.cli.commands.status import A_RUN
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 from benchorch.files import open_regular, read_bytes
 from benchorch.journal import run_directory
@@ -52,7 +51,8 @@ def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
                 terminal.part(added)
         if at_once:
             return Reply(text="", data={"log": str(path)})
-        path = _path(directory, trial, following=False)
+        if not path.exists():
+            raise _no_log(directory, trial)
     text = read_bytes(path).decode(errors="replace")
     so_far = " so far" if is_running(directory) else ""
     shown = text.rstrip("\n") or f"{path} is empty{so_far}."
@@ -70,20 +70,21 @@ def _path(directory: Path, trial: str | None, *, following: bool) -> Path:
         path = directory / "trials" / named(plan.trials, trial).trial_id / TRIAL_LOG
     if path.exists() or (following and trial is not None and is_running(directory)):
         return path
-    written = next(iter(_trial_logs(directory)), None)
-    line = f"logs {plan.plan_id} {written.parent.name}" if written else f"status {plan.plan_id}"
-    raise ConfigError([_nothing(directory, plan, trial)], next=f"benchorch {line}")
+    raise _no_log(directory, trial)
 
 
-def _nothing(directory: Path, plan: Plan, trial: str | None) -> str:
+def _no_log(directory: Path, trial: str | None) -> ConfigError:
     """Why there is no log, and what there is."""
-    if trial is not None:
-        return f"{trial}: no output yet. See benchorch status {plan.plan_id}."
-    available = ", ".join(path.parent.name for path in _trial_logs(directory)) or "none so far"
-    return (
-        f"{directory} has no {LOG}: the run wrote to the terminal that started it; "
-        f"`benchorch submit` writes a log. Trials with a log: {available}."
-    )
+    plan_id = run_directory.read_plan(directory).plan_id
+    names = [path.parent.name for path in _trial_logs(directory)]
+    problem = f"{trial}: no output yet. See benchorch status {plan_id}."
+    if trial is None:
+        problem = (
+            f"{directory} has no {LOG}: the run wrote to the terminal that started it; `benchorch "
+            f"submit` writes a log. Trials with a log: {', '.join(names) or 'none so far'}."
+        )
+    line = f"logs {plan_id} {names[0]}" if names else f"status {plan_id}"
+    return ConfigError([problem], next=f"benchorch {line}")
 
 
 def _trial_logs(directory: Path) -> list[Path]:

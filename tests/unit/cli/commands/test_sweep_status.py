@@ -258,6 +258,9 @@ def test_a_followed_log_for_programs_or_a_file_is_one_answer(
 
     def end(_: float) -> None:
         write_log(run, SLOW, "one\ntwo\n")
+        plan = run_directory.read_plan(run)  # another batch has a trial of the same name
+        trials = (*plan.trials, replace(SLOW, trial_id="another"))
+        run_directory.write_plan(run, replace(plan, trials=trials))
         lock.close()
 
     monkeypatch.setattr(logs.time, "sleep", end)
