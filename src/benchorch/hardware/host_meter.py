@@ -16,11 +16,10 @@ from benchorch.interfaces.hardware import Meter
 _POWERCAP = Path("/sys/class/powercap")
 _STAT = Path("/proc/stat")
 _UJ_PER_J = 1_000_000
-# Columns of a processor in proc_stat(5) in which it runs nothing of this machine: idle, waiting for
-# a disk, stolen by the hypervisor for other guests.
-_IDLE_COLUMNS = (3, 4, 7)
-# Guests' time is in the user's already.
-_COLUMNS = 8
+# Columns of a processor in proc_stat(5) in which it is not running anything.
+_IDLE_COLUMNS = (3, 4)
+# What follows is stolen, or guests' time, which is in the user's already.
+_COLUMNS = 7
 
 
 @final
