@@ -220,8 +220,8 @@ def _matrix(given: Mapping[str, Any], made: Any) -> _Work | None:
     sparse = [each for each in sides[1 if added else 0 :] if _is_sparse(each)]
     if len(sparse) > 1:
         return None
-    for side in sparse:  # each of its elements is in as many products as any other
-        products = products * _elements(side) // max(side.numel(), 1)
+    if sparse:  # each of its elements is in as many products as any other
+        products = products * _elements(sparse[0]) // max(sparse[0].numel(), 1)
     return _Work(products, size if biased else 0)
 
 
