@@ -185,6 +185,8 @@ class TrialResult:
         started_at, ended_at: ISO 8601 in UTC; a trial that was lost before it ran has no start.
         uploads: its large files, where its node has no disk in common with the run's directory.
         unfinished: whether the trial was still being measured: its run was interrupted, or goes on.
+        all_count: whether each process counts, however slow the machine was around it: none was to
+            be repeated, or more were slowed than `protocol.repeats`.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
     be missing, such as the profile, comes without another.
@@ -215,6 +217,7 @@ class TrialResult:
     execution: Execution | None = None
     uploads: tuple[UploadedFile, ...] = ()
     unfinished: bool = False
+    all_count: bool = False
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -80,6 +80,7 @@ class Repetitions:
     Attributes:
         records: of each process so far, rejected ones included.
         parity: the verdict of the first one, or None before it.
+        all_count: whether no process is rejected: none is to be repeated, or too many were slowed.
         pairing: how the trial is paired with its baseline, and why not better, for people.
         of_baseline: the baseline's own processes, back to back with the trial's, that count.
     """
@@ -112,12 +113,12 @@ class Repetitions:
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
-        self._judges = setup.protocol.repeats > 0
         if earlier and earlier.pairing:
             self._design, _, why = earlier.pairing.partition(": ")
             self.pairing = self._design if why == NO_PAIR_IN_TIME else earlier.pairing
-        # Each is on disk as it was judged when it was measured, before all of them counted.
-        self._count_all_or_none(list(map(self._judged, self.records)))
+        self.all_count = False
+        if setup.protocol.repeats == 0 or (earlier is not None and earlier.all_count):
+            self._count_all()  # each is on disk as it was judged when it was measured
 
     @property
     def is_paired(self) -> bool:
@@ -144,15 +145,14 @@ class Repetitions:
         """
         self._say("")
         self.records.append(self._judged(self._next(cpus, controlled)))
-        self._count_all_or_none(self.records)
+        if len(self.records) - len(self.valid) > self._setup.protocol.repeats:
+            # A rule for all of them or for none: the machine is no longer as it was before.
+            self._count_all()
         self._look_for_interference()
 
-    def _count_all_or_none(self, judged: Sequence[ProcessRecord]) -> None:
-        """Count every process where too many are rejected: the machine is not as it was before."""
-        rejected = sum(bool(record.disturbance) for record in judged)
-        if rejected > self._setup.protocol.repeats:
-            self.records = [replace(record, disturbance="") for record in self.records]
-            self._judges = False
+    def _count_all(self) -> None:
+        self.all_count = True
+        self.records = [replace(record, disturbance="") for record in self.records]
 
     def take(self, record: ProcessRecord) -> None:
         """Count a process of this trial that was measured back to back with another trial's."""
@@ -346,7 +346,7 @@ class Repetitions:
         """The record, marked as rejected where the reference workload was slow around it."""
         own = record.conditions
         # Or its baseline's process was rejected.
-        if not self._judges or record.disturbance or own.canary_before_ns is None:
+        if self.all_count or record.disturbance or own.canary_before_ns is None:
             return record
         tolerance = self._tolerance_ratio()
         if tolerance is None:

@@ -265,6 +265,7 @@ class TrialRun:
             profile=self._profile,
             execution=self._execution,
             unfinished=unfinished,
+            all_count=repetitions is not None and repetitions.all_count,
         )
 
     def _earlier_with_failure(self) -> TrialResult:

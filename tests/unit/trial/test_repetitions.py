@@ -210,6 +210,13 @@ def repetitions_of(
     )
 
 
+def interrupted(found: Repetitions, records: Sequence[ProcessRecord]) -> Any:
+    """What a resumed trial has of an earlier one, of which these were stored."""
+    return SimpleNamespace(
+        processes=tuple(records), parity=PASSED, pairing=found.pairing, all_count=found.all_count
+    )
+
+
 @pytest.mark.skipif(not is_possible(), reason="needs Linux")
 @pytest.mark.parametrize(
     ("stopping", "runtime", "forked"),
@@ -399,9 +406,7 @@ def test_a_budget_that_ends_during_the_first_pair_leaves_the_design_for_a_resume
     assert first.pairing == f"{design}: budget.minutes ended before the first pair"
 
     is_over = False
-    earlier: Any = SimpleNamespace(
-        processes=tuple(first.records), parity=PASSED, pairing=first.pairing
-    )
+    earlier = interrupted(first, first.records)
     resumed = repetitions_of(children, pairing=pairing, earlier=earlier)
     resumed.add()
     assert designs(resumed) == [None, design]
@@ -534,11 +539,26 @@ def test_a_resumed_trial_counts_the_processes_that_an_uninterrupted_one_counts(
     while len(durable) < interrupted_after and first.enough(0.0) is None:
         first.add()
         durable.append(first.records[-1])
-    earlier: Any = SimpleNamespace(processes=tuple(durable), parity=PASSED, pairing="")
+    earlier = interrupted(first, durable)
     resumed = repetitions_of(children, baseline=None, earlier=earlier, **options)
     while resumed.enough(0.0) is None:
         resumed.add()
     assert resumed.records == at_once.records
+
+
+def test_a_resumed_trial_judges_no_process_of_before_by_the_tolerance_of_now() -> None:
+    seen = canaries(1000, 1030, 1040, 1030, 1000, 1030)
+    children = Children(lambda request: reply(next(seen)))
+    first = repetitions_of(children, baseline=None, tolerance_ratio=0.05, repeats=2)
+    for _ in range(4):
+        first.add()
+    earlier = interrupted(first, first.records)
+    resumed = repetitions_of(
+        children, baseline=None, earlier=earlier, tolerance_ratio=0.02, repeats=2
+    )
+    for _ in range(2):
+        resumed.add()
+    assert [bool(seen.disturbance) for seen in resumed.records] == [False] * 5 + [True]
 
 
 def test_without_a_tolerance_nobody_judges() -> None:
