@@ -38,6 +38,7 @@ SURE = 3
 """... and so many processes of each, whatever they take; with fewer there is no interval."""
 
 _UNDECIDED = (RUN_BUDGET, FUTILE, MOST, "budget_exhausted")
+_REACHED = {**dict.fromkeys(_UNDECIDED, "undecided"), **dict.fromkeys(ENOUGH, "decided")}
 
 
 def in_rounds(
@@ -209,19 +210,15 @@ class _Rounds:
 
 def _end_of_measurement(run: TrialRun) -> Event:
     count = len(run.repetitions.valid)
-    if run.stop_reason in _UNDECIDED:
-        reached = "undecided"
-    else:
-        reached = "decided" if _is_decided(run) else "ended"
+    reached = _REACHED.get(run.stop_reason, "ended") if _is_compared(run) else "ended"
     why = ", and the rest of the budget would not decide it" if run.stop_reason == FUTILE else ""
     message = f"{reached} after {count} {'process' if count == 1 else 'processes'}{why}"
     return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
 
 
-def _is_decided(run: TrialRun) -> bool:
-    """Whether it has a verdict; a baseline, a fixed number and another model ask for none."""
-    is_compared = not _is_baseline(run) and run.repetitions.is_paired and not is_disqualified(run)
-    return is_compared and run.stop_reason in ENOUGH
+def _is_compared(run: TrialRun) -> bool:
+    """Whether there is a verdict to decide; on a baseline and on another model there is none."""
+    return not _is_baseline(run) and run.repetitions.is_paired and not is_disqualified(run)
 
 
 def _is_baseline(run: TrialRun) -> bool:

@@ -480,6 +480,15 @@ def test_a_trial_is_called_decided_only_where_its_verdict_is(
     assert [one.message for one in EVENTS if one.trial_id == "a"][-1] == message
 
 
+def test_a_budget_leaves_undecided_only_what_has_a_verdict() -> None:
+    runs: Any = [Drawn(EAGER), candidate("a", 0.0), candidate("b", 0.3, parity=DISAGREES)]
+    for run in runs:
+        run.repeat()
+        run.stop_reason = "budget_exhausted"
+    messages = [rounds._end_of_measurement(run).message for run in runs]
+    assert [message.split()[0] for message in messages] == ["ended", "undecided", "ended"]
+
+
 def test_a_baseline_that_is_paired_with_itself_asks_for_no_further_process() -> None:
     control, fast = Drawn(EAGER, gain=0.0, noise=0.1), candidate("fast", 0.3)
     measured(control, fast)
