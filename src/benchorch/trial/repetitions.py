@@ -226,12 +226,12 @@ class Repetitions:
     ) -> ProcessRecord:
         """The next process, back to back with one of the baseline's if that is the design."""
         candidate_first = self._candidate_first()
-        if self._design != ADJACENT:
+        if self._design != ADJACENT or self._baseline is None:
             return self._run_candidate(candidate_first, cpus=cpus)
         before = None if candidate_first else self._run_baseline(controlled)
         record = self._run_candidate(candidate_first, before, cpus)
         other = self._run_baseline(controlled, record) if candidate_first else before
-        if other is None or self._baseline is None:
+        if other is None:
             return record
         paired = Paired(
             baseline_id=self._baseline.trial_id,
