@@ -114,8 +114,7 @@ class Repetitions:
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
         if earlier and earlier.pairing:
-            self._design, _, why = earlier.pairing.partition(": ")
-            self.pairing = self._design if why == NO_PAIR_IN_TIME else earlier.pairing
+            self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
         self.all_count = False
         if setup.protocol.repeats == 0 or (earlier is not None and earlier.all_count):
             self._count_all()  # each is on disk as it was judged when it was measured
@@ -148,6 +147,8 @@ class Repetitions:
         if len(self.records) - len(self.valid) > self._setup.protocol.repeats:
             # A rule for all of them or for none: the machine is no longer as it was before.
             self._count_all()
+        if self.log_ratios:
+            self.pairing = self.pairing.removesuffix(f": {NO_PAIR_IN_TIME}")
         self._look_for_interference()
 
     def _count_all(self) -> None:

@@ -439,7 +439,8 @@ class TrialRun:
             try:
                 built = self._build(setup, spec, f"{name} baseline")
             except StageFailed as failed:
-                self._pairing = f"none: the baseline was not built ({failed.failure.kind})"
+                if failed.failure.kind != BUDGET_REACHED:  # then it is built when the trial goes on
+                    self._pairing = f"none: the baseline was not built ({failed.failure.kind})"
                 return None
         trial = replace(candidate, spec=spec, built=built)
         return Baseline(trial_id=self.trial.baseline_id, trial=trial)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.domain.result import BuildRecord, ModelCounts, TrialResult
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.result import BuildRecord, Failure, ModelCounts, TrialResult
 from benchorch.domain.session import AGAIN, Event, Session
-from benchorch.domain.trial import Trial
+from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.journal import run_directory
 from benchorch.run.planner import plan_jobs
 from benchorch.trial.repetitions import Repetitions
-from benchorch.trial.stages import Built
+from benchorch.trial.stage_runner import out_of_budget
+from benchorch.trial.stages import Built, StageFailed
 from benchorch.trial.supervisor import TrialRun
 from support.synthetic_runs import result
 
+CRASH = Failure(stage="build", kind="crash:SIGSEGV", message="it crashed")
 RECORD = BuildRecord(
     key="k",
     cache="miss",
@@ -43,6 +47,23 @@ def interrupted(eager: Trial, build: BuildRecord) -> TrialResult:
     return replace(found, unfinished=True)
 
 
+def session_in(directory: Path) -> Session:
+    store = {"_target_": "benchorch.stores.local.LocalStore", "root": str(directory / "store")}
+    return Session(plan_id="p", directory=directory, store=store, rebuild="if_needed")
+
+
+def built_in(directory: Path, build: BuildRecord) -> Built:
+    return Built(
+        record=build,
+        source=None,
+        sources={},
+        states={},
+        reference=directory,
+        scratch=directory,
+        counts=ModelCounts(parameters=1, parameter_bytes=4, macs=1, flops=2),
+    )
+
+
 def resumed(
     eager: Trial,
     directory: Path,
@@ -51,20 +72,9 @@ def resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Repetitions, float, list[str]]:
     """What goes on, the seconds that its processes took, and the stages that were reported."""
-    store = {"_target_": "benchorch.stores.local.LocalStore", "root": str(directory / "store")}
-    session = Session(plan_id="p", directory=directory, store=store, rebuild="if_needed")
     events: list[Event] = []
-    run = TrialRun(eager, session, isolated=True, emit=events.append, earlier=earlier)
-    built = Built(
-        record=now,
-        source=None,
-        sources={},
-        states={},
-        reference=directory,
-        scratch=directory,
-        counts=ModelCounts(parameters=1, parameter_bytes=4, macs=1, flops=2),
-    )
-    monkeypatch.setattr(run, "_build", lambda *_: built)
+    run = TrialRun(eager, session_in(directory), isolated=True, emit=events.append, earlier=earlier)
+    monkeypatch.setattr(run, "_build", lambda *_: built_in(directory, now))
     run_directory.append_round(directory, earlier)
     run.start()
     assert run.failure is None
@@ -86,6 +96,39 @@ def test_processes_of_the_same_build_go_on(
     assert (len(found.records), found.parity, measured_s) == (3, earlier.parity, 40.0)
     assert AGAIN not in stages
     assert run_directory.read_rounds(tmp_path, eager.trial_id) is not None
+
+
+@pytest.mark.parametrize(
+    ("failure", "pairing"),
+    [
+        (out_of_budget("build", "during this stage"), "alternated"),
+        (CRASH, "none: the baseline was not built (crash:SIGSEGV)"),
+    ],
+)
+def test_a_budget_that_ends_the_baselines_build_changes_no_design(
+    eager: Trial,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Failure,
+    pairing: str,
+) -> None:
+    conversion: Any = eager.spec["conversion"]
+    candidate = replace(eager, baseline_id="baseline", baseline_conversion=conversion)
+    earlier = replace(interrupted(candidate, RECORD), pairing="alternated")
+    run = TrialRun(
+        candidate, session_in(tmp_path), isolated=True, emit=lambda event: None, earlier=earlier
+    )
+
+    def build(setup: TrialSetup, spec: ConfigNode, name: str) -> Built:
+        if name.endswith("baseline"):
+            raise StageFailed(failure)
+        return built_in(tmp_path, RECORD)
+
+    monkeypatch.setattr(run, "_build", build)
+    monkeypatch.setattr(TrialSetup, "leaves_files", True)
+    run.start()
+    found = run.result(unfinished=True)
+    assert (found.failure, found.pairing, len(found.processes)) == (None, pairing, 3)
 
 
 @pytest.mark.parametrize(
