@@ -76,6 +76,7 @@ def test_a_sweep_outlives_its_terminal_is_watched_ended_and_resumed(
         env=place.environment,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # a share of its own: it runs only when a core is idle
     )
     seen = eventually(lambda: (now := status(place, plan_id))["done"] >= 1 and now)
     assert seen["state"] == "running"
@@ -90,7 +91,7 @@ def test_a_sweep_outlives_its_terminal_is_watched_ended_and_resumed(
     seen = status(place, directory.name)
     assert seen["state"] == "interrupted"
     assert seen["done"] == 1
-    followed, _ = follower.communicate(timeout=60)
+    followed, _ = follower.communicate(timeout=400)
     assert "works eager: measure process 1" in followed
     assert "Interrupted: the table is partial" in followed
 

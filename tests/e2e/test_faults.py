@@ -20,7 +20,7 @@ defaults:
 model:
   factory: my_zoo:works
   inputs: {x: {shape: [batch_size, 4], generator: normal}}
-limits: {build_timeout_s: 40, memory_gib: 1.5}
+limits: {build_timeout_s: 500, memory_gib: 1.5}
 protocol: {canary_tolerance_ratio: null, pairing: none}
 """
 EXPECTED = {
@@ -48,7 +48,8 @@ def recipe(place):
 
 @pytest.mark.slow  # a slice is in the drills: one that hangs, one that hoards, one that crashes
 def test_each_way_to_fail_has_its_own_class_and_the_sweep_goes_on(place, recipe):
-    done = place.run(recipe("zoo", *EXPECTED), "hydra.run.dir=out", code=1)
+    words = ("hydra.run.dir=out", "limits.build_timeout_s=90")
+    done = place.run(recipe("zoo", *EXPECTED), *words, code=1)
     seen = {
         line["labels"]["axes"].rpartition(":")[2]: (
             line["outcome"],
@@ -107,7 +108,7 @@ def test_an_interrupt_ends_with_what_was_measured_and_says_how_to_go_on(place, r
     wait_for(lambda: measured(place))
     time.sleep(1)
     running.send_signal(signal.SIGINT)
-    said, complained = running.communicate(timeout=60)
+    said, complained = running.communicate(timeout=300)
     assert running.returncode == 130
     assert "resume=" in said
     assert "partial" in said

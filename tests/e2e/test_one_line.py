@@ -179,7 +179,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     first = subprocess.Popen(
         command, cwd=place.path, env=environment, stdout=subprocess.PIPE, text=True
     )
-    assert until(lambda: account.scripts, 120)
+    assert until(lambda: account.scripts, 400)
     first.kill()  # as a closed lid, for good
     first.wait()
     assert account.heads() == 1
@@ -206,7 +206,7 @@ def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on
     aws = emulator()
     aws.break_it(Fault(".*", code="ExpiredToken", status=400, key="short-lived"))
     try:
-        first.wait(timeout=100)
+        first.wait(timeout=400)
     finally:
         aws.traffic.faults.clear()
         first.kill()

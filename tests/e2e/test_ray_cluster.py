@@ -88,7 +88,7 @@ def working(history: Path) -> TrialRunner:
         if "raises" in spec:
             raise RuntimeError(str(spec["raises"]))
         child.wait()
-        patience_s = time.monotonic() + 60
+        patience_s = time.monotonic() + 300
         while not may_end() and time.monotonic() < patience_s:
             time.sleep(0.05)
         note("end")
@@ -117,7 +117,7 @@ def overlap(taken: list[tuple[float, float]]) -> bool:
     return any(before[1] > after[0] for before, after in itertools.pairwise(sorted(taken)))
 
 
-def executor(machines: Machines, *, wait_s: float = 20, start_s: float = 60) -> RayExecutor:
+def executor(machines: Machines, *, wait_s: float = 240, start_s: float = 240) -> RayExecutor:
     return RayExecutor(address=machines.address, wait_s=wait_s, start_s=start_s)
 
 
@@ -134,7 +134,7 @@ def meanwhile(condition: Callable[[], object], act: Callable[[], object]) -> thr
     """Does something on the side as soon as a condition holds."""
 
     def watch() -> None:
-        if until(condition, 90):
+        if until(condition, 400):
             act()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -263,10 +263,10 @@ def test_closing_early_ends_what_was_started(machines: Machines, history: Path) 
     trials = [trial("quick", "b", s=0), trial("slow", "b", s=600)]
     results = executor(machines).run(trials, working(history), lambda event: None)
     assert next(results).trial_id == "quick"
-    assert until(lambda: len(entries(history, "begin")) == 2, 90)
+    assert until(lambda: len(entries(history, "begin")) == 2, 400)
     results.close()  # type: ignore[attr-defined]
     pids = [pid for entry in entries(history, "begin") for pid in entry["pids"]]
-    assert until(lambda: not any(map(running, pids)), 90)
+    assert until(lambda: not any(map(running, pids)), 400)
 
 
 def test_a_node_that_joins_late_is_used(machines: Machines, history: Path) -> None:

@@ -43,7 +43,7 @@ provision._run({HOLDS_A_LOCK!r}, pathlib.Path({str(tmp_path)!r}))
     )
     wait_for(tmp_path / "lock")
     os.killpg(terminal.pid, signal.SIGINT)
-    terminal.wait(30)
+    terminal.wait(300)
     assert not (tmp_path / "lock").exists()
 
 

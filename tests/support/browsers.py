@@ -116,7 +116,7 @@ class Browser:
         request = urllib.request.Request(f"{self.address}/{what}", data, method=method)
         request.add_header("Content-Type", "application/json")
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{what}: {error.read().decode()[:400]}") from error
@@ -193,7 +193,7 @@ def _session(address: str, profile: Path) -> str:
             started = Browser(address=address).ask(
                 "session", {"capabilities": {"alwaysMatch": wanted}}
             )
-        except urllib.error.URLError:
+        except (urllib.error.URLError, TimeoutError):
             time.sleep(0.1)
         else:
             assert isinstance(started, dict)

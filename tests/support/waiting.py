@@ -20,7 +20,7 @@ def until(condition: Callable[[], object], limit_s: float) -> bool:
 
 def wait_for(path: Path) -> None:
     """Until a file is there; an AssertionError if it does not come."""
-    assert until(path.exists, 60), f"{path.name} never appeared"
+    assert until(path.exists, 400), f"{path.name} never appeared"
 
 
 def children_of(pid: int) -> list[int]:

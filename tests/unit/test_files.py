@@ -55,7 +55,7 @@ NO_FILES: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", NO_FILES)
 @pytest.mark.parametrize("read", [open_regular, read_bytes, read_json, read_small, read_text])
 def test_what_is_no_file_is_refused_at_once(

@@ -360,7 +360,7 @@ def test_a_command_on_the_head_and_its_end(aws: Any, monkeypatch: pytest.MonkeyP
         assert head.machine == machine
         monkeypatch.setattr(emulator().systems_manager, "runner", ran)
         command = stack.send(machine, "echo there; exit 3")
-        assert until(lambda: stack.end_of(machine, command) is not None, 30)
+        assert until(lambda: stack.end_of(machine, command) is not None, 300)
         assert stack.end_of(machine, command) == (False, "there")
     finally:
         ec2.terminate_instances(InstanceIds=[machine])

@@ -364,7 +364,7 @@ def test_a_file_that_is_no_database_is_a_record_error(directory: Path) -> None:
         Mlflow(uri=f"sqlite:///{directory / 'plan.json'}").open(PLAN, directory)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_pipe_for_a_database_is_a_record_error(directory: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.db")
     with pytest.raises(RecordError, match="a pipe or a device"):

@@ -206,7 +206,7 @@ def test_no_other_process_drops_what_one_is_using(tmp_path: Path, start: Start) 
     assert mine.trim() == [key("b").digest]
     (tmp_path / "go").touch()
 
-    assert user.communicate(timeout=60)[0] == f"{MIB}\n"
+    assert user.communicate(timeout=400)[0] == f"{MIB}\n"
     assert mine.trim() == [key("a").digest]
 
 
@@ -216,7 +216,7 @@ def test_a_killed_user_holds_nothing(tmp_path: Path, start: Start) -> None:
     user = start(USER)
     wait_for(tmp_path / "found")
     user.send_signal(signal.SIGKILL)
-    user.wait(timeout=60)
+    user.wait(timeout=400)
     assert mine.trim() == [key("a").digest]
 
 

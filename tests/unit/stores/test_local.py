@@ -502,7 +502,7 @@ def sparse(path: Path) -> None:
         file.truncate(2**40)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("odd", [os.mkfifo, endless, sparse])
 def test_notes_of_others_that_have_no_end_are_not_read(
     odd: Callable[[Path], None], tmp_path: Path

@@ -141,7 +141,7 @@ def test_a_builder_that_dies_leaves_a_whole_entry_or_none(
     start: Start, bucket: Bucket, moment: str
 ) -> None:
     process = start(DEATHS[moment])
-    assert process.wait(timeout=60) == -signal.SIGKILL, process.communicate()[1]
+    assert process.wait(timeout=400) == -signal.SIGKILL, process.communicate()[1]
     published = moment == "before the lease is given back"
     assert (MANIFEST in bucket.names()) is published
     assert bool(unfinished(bucket)) is (moment == "in the middle of a file")
@@ -163,7 +163,7 @@ def test_who_waits_takes_the_place_of_a_dead_builder_by_itself(
 ) -> None:
     process = start("build(machine('a', lease_s=1), lambda out: ((root / 'in').touch(), die()))")
     wait_for(tmp_path / "in")
-    process.wait(timeout=60)
+    process.wait(timeout=400)
     assert build(bucket.machine("b", lease_s=1))
     assert "waiting for it" in caplog.text
     assert "is gone" in caplog.text
@@ -184,7 +184,7 @@ print(build(machine('a', lease_s=1), stop)[1])
     assert build(bucket.machine("b", lease_s=1))
     kept = bucket.read(MANIFEST)
     process.send_signal(signal.SIGCONT)
-    assert process.communicate(timeout=60)[0] == "True\n"
+    assert process.communicate(timeout=400)[0] == "True\n"
     assert bucket.read(MANIFEST) == kept  # who came first counts
     assert build(bucket.machine("c")) is False
 

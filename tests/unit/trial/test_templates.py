@@ -48,7 +48,7 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
             {},
             int,
             log=tmp_path / "log.txt",
-            limits=ChildLimits(timeout_s=60, memory_bytes=None),
+            limits=ChildLimits(timeout_s=400, memory_bytes=None),
             environment={},
             on_message=lambda _: None,
             template=first,

@@ -308,7 +308,7 @@ def test_cancel_ends_the_driver_and_says_what_is_kept(run: Path) -> None:
         reply = cancel.run.reply(
             ["run", "--yes"], question=lambda question: pytest.fail(question), progress=silent
         )
-        assert process.wait(60) == 0
+        assert process.wait(400) == 0
     assert "2 of 3 trials are kept" in reply.text
     assert "resume plan-run" in reply.text
     assert read_sweep(run).state is SweepState.INTERRUPTED
@@ -328,7 +328,7 @@ def test_cancel_ends_a_scripts_background_job_as_well(run: Path) -> None:
     assert driver != DRIVER
     with driven(run, f"{IGNORES_INTERRUPTS}\n{handles}\n{driver}") as process:
         reply = cancel.run.reply(["run", "--yes", "--wait", "60"], question=input, progress=silent)
-        assert process.wait(60) == 0
+        assert process.wait(400) == 0
     assert "2 of 3 trials are kept" in reply.text
     assert read_sweep(run).state is SweepState.INTERRUPTED
 

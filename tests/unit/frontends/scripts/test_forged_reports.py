@@ -33,7 +33,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def found_in(folder: Path, code: str, timeout_s: float = 60) -> ConfigNode:
+def found_in(folder: Path, code: str, timeout_s: float = 300) -> ConfigNode:
     """What is found in a script of this code, which can be shown."""
     path = folder / "theirs.py"
     path.write_text(SEND + code)

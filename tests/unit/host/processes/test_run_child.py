@@ -586,7 +586,7 @@ def test_whatever_ends_the_parent_ends_the_child(log: Path, number: signal.Signa
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     parent.send_signal(number)
-    _, complaint = parent.communicate(timeout=60)
+    _, complaint = parent.communicate(timeout=400)
     assert ends(child)
     assert parent.returncode != 0
     assert ("KeyboardInterrupt" in complaint) == (number == signal.SIGINT)

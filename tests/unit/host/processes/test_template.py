@@ -57,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
                     argv, b"", tmp_path / "template.txt", dict(os.environ), descriptors=descriptors
                 )
                 opened.enter_context(running)
-            return Template(ours, 60)
+            return Template(ours, 400)
 
         yield start
 
@@ -66,7 +66,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def ask(tmp_path: Path) -> Ask:
     """Runs a child of a template."""
 
-    def ask(of: Template, request: Any = None, *, timeout_s: float = 60, **environment: str) -> Any:
+    def ask(
+        of: Template, request: Any = None, *, timeout_s: float = 400, **environment: str
+    ) -> Any:
         return run_child(
             "build",
             request,
@@ -128,7 +130,7 @@ def test_how_a_forked_process_ends_is_told_and_the_template_goes_on(
     start: Start, ask: Ask, body: str, kind: str
 ) -> None:
     forking = start(f"if read_request(bool):\n    {body}\nparent.send_reply(1)")
-    failure = ask(forking, True, timeout_s=2 if kind == "timeout" else 60).failure
+    failure = ask(forking, True, timeout_s=2 if kind == "timeout" else 400).failure
     assert failure is not None
     assert failure.kind == kind
     assert forking.is_usable
