@@ -1,5 +1,3 @@
-import time
-
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
@@ -339,11 +337,9 @@ def test_a_thousand_cells_need_few_compositions(composer, monkeypatch, executor)
         ],
         composer._loader,
     )
-    started = time.process_time()
     cells = [cell for job in jobs for cell in composer.cells(job)]
     assert len(cells) == 1000
     assert len(composed) < 80
-    assert time.process_time() - started < 60  # a hang, not a speed: speeds are in benchmarks/
 
 
 @pytest.mark.parametrize(

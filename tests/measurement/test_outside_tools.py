@@ -130,16 +130,12 @@ def test_a_cold_start_is_what_an_outer_clock_saw_of_it(seen: Seen) -> None:
     # Nothing is counted twice, and nothing before the process began.
     assert seen.record.load_s <= call - seen.outside["began"]
     assert seen.record.first_call_s <= again - made
-    assert seen.record.load_s + seen.record.first_call_s <= (
-        seen.outside["ended"] - seen.outside["began"]
-    )
 
 
-def test_the_first_call_is_in_no_later_one(seen: Seen) -> None:
-    observed = seen.record.observations
-    inside_s = sum(observed.durations_ns) / 1e9
+def test_the_later_calls_count_nothing_of_the_start_again(seen: Seen) -> None:
+    record = seen.record
+    inside_s = record.load_s + record.first_call_s + sum(record.observations.durations_ns) / 1e9
     assert inside_s <= seen.outside["ended"] - seen.outside["began"]
-    assert min(observed.durations_ns) / 1e9 < seen.record.first_call_s
 
 
 def counted(module: nn.Module, **arrays: np.ndarray) -> ModelCounts:
@@ -228,12 +224,12 @@ def test_energy_is_what_the_kernels_counter_rose_by() -> None:
         pytest.skip(reason)
     zones = sorted(Path("/sys/class/powercap").glob("intel-rapl:[0-9]*"))
     packages = [z for z in zones if (z / "name").read_text().startswith("package")]
-    before, own_before = _microjoules(packages), meter.energy_j()
+    own_before, before = meter.energy_j(), _microjoules(packages)
     ends = time.monotonic() + 1
     while time.monotonic() < ends:
         sum(range(1000))
-    own_after, after = meter.energy_j(), _microjoules(packages)
-    assert own_after - own_before >= 0.9 * (after - before) / 1e6  # memory may be on top
+    after, own_after = _microjoules(packages), meter.energy_j()
+    assert own_after - own_before >= 0.999 * (after - before) / 1e6  # memory may be on top
 
 
 def _microjoules(zones: list[Path]) -> int:

@@ -25,15 +25,17 @@ def test_a_block_takes_as_long_as_its_calls() -> None:
         while clock.now_ns() < end:
             pass
 
-    shortest = min(clock.time_block(spin, 3).wall for _ in range(20))
-    assert 3_000_000 <= shortest < 6_000_000
+    for _ in range(20):
+        began_ns = clock.now_ns()
+        wall_ns = clock.time_block(spin, 3).wall
+        assert 3_000_000 <= wall_ns <= clock.now_ns() - began_ns
 
 
 def test_calibration_finds_what_a_read_costs() -> None:
     found = CpuClock().calibrate()
     assert found.step_ns > 0
-    assert 0 <= found.pair_cost_ns < 100_000
-    assert 0 < found.loop_turn_ns < 10_000
+    assert found.pair_cost_ns >= 0
+    assert found.loop_turn_ns > 0
 
 
 def test_calibration_of_a_known_clock_is_exact() -> None:
@@ -81,7 +83,7 @@ def test_runs_of_the_garbage_collector_are_counted() -> None:
     before = clock.counts().collections
     gc.collect()
     gc.collect(0)
-    assert clock.counts().collections == before + 2
+    assert clock.counts().collections >= before + 2  # another thread may cause one
     callbacks = len(gc.callbacks)
     clock.counts()
     assert len(gc.callbacks) == callbacks, "installed once"

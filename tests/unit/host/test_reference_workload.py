@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -27,8 +28,10 @@ def test_a_slower_machine_does_count(monkeypatch) -> None:
     assert reference_ns() == 1.4 * MS
 
 
-def test_it_times_work_and_takes_less_than_a_measured_window() -> None:
-    assert 0 < reference_ns() * CHUNKS < 0.5e9
+def test_it_times_work() -> None:
+    began_ns = time.monotonic_ns()
+    longest = CHUNKS - CHUNKS // 4  # those that take no less than the lower quartile
+    assert 0 < reference_ns() * longest <= time.monotonic_ns() - began_ns
 
 
 def test_it_loads_nothing_that_the_process_did_not_load() -> None:

@@ -149,8 +149,8 @@ def test_an_option_out_of_its_bounds_is_refused(options: dict[str, object], mess
 
 def test_live_servers_side_by_side_add_up_whoever_comes_first() -> None:
     clock = CpuClock()
-    calls = [lambda: time.sleep(0.1) for _ in range(3)]  # long beside a busy machine's delays
-    scenario = Server(rate_per_s=20, duration_s=1, min_queries=0, servers=3, seed=1)
+    calls = [lambda: time.sleep(0.2) for _ in range(3)]  # long beside a busy machine's delays
+    scenario = Server(rate_per_s=10, duration_s=2, min_queries=0, servers=3, seed=1)
     observed = run(scenario, clock=clock, calls=calls)
     assert disagreement_ratio(only(observed)) == 0.0
     assert only(observed).due_ns.size == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -65,22 +66,24 @@ def test_several_servers_serve_at_the_same_time() -> None:
     clock = CpuClock()
     now = clock.now_ns()
     inside, most = 0, 0
-    lock = threading.Lock()
+    lock, known = threading.Lock(), threading.local()
+    met = threading.Barrier(2)
 
     def call() -> None:
         nonlocal inside, most
         with lock:
             inside += 1
             most = max(most, inside)
-        time.sleep(0.005)
+        if not vars(known):
+            known.has_begun = True
+            met.wait(300)  # neither goes on before the other serves
+        time.sleep(0.001)
         with lock:
             inside -= 1
 
     served = serve(QueryQueue([now] * 40, NEVER), [call, call], clock, servers=2, max_batch=1)
     assert most == 2
     assert list(served.places) == list(range(40))
-    lasted_ns = max(served.started_ns) + MS * 5 - min(served.started_ns)
-    assert lasted_ns < sum(served.durations_ns)
 
 
 def test_two_servers_never_make_the_same_call() -> None:
@@ -100,11 +103,12 @@ def test_two_servers_never_make_the_same_call() -> None:
 
 @pytest.mark.parametrize("servers", [1, 3])
 def test_the_models_own_error_ends_every_server(servers: int) -> None:
-    clock, made = CpuClock(), list[int]()
+    clock, made = CpuClock(), itertools.count(1)
+    working = {threading.current_thread()}
 
     def call() -> None:
-        made.append(1)
-        if len(made) == 20:
+        working.add(threading.current_thread())
+        if next(made) == 20:
             raise ArithmeticError("the model's own")
         time.sleep(0.001)
 
@@ -112,8 +116,8 @@ def test_the_models_own_error_ends_every_server(servers: int) -> None:
         serve(
             QueryQueue([0] * 10_000, NEVER), [call] * servers, clock, servers=servers, max_batch=1
         )
-    assert len(made) < 20 + 50 * servers
-    assert threading.active_count() < 20
+    assert next(made) < 10_000, "the others went on"
+    assert [one for one in working if one.is_alive()] == [threading.current_thread()]
 
 
 @pytest.mark.parametrize("wall", [0, -5, 2**62])

@@ -355,7 +355,7 @@ def test_allocating_without_end_is_out_of_memory_with_both_numbers(run: Run) -> 
     assert "300.0 MiB" in died.message
     held = re.search(r"held ([0-9.]+) MiB", died.message)
     assert held
-    assert 300 < float(held[1]) < 3000
+    assert float(held[1]) > 300
 
 
 @pytest.mark.skipif(not LINUX, reason="descendants are found in /proc")
@@ -545,7 +545,7 @@ def test_a_listener_that_raises_ends_the_child(run: Run) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run("Channel().send_message(str(os.getpid())); time.sleep(600)", on_message=refuse)
-    assert ends(pids[0], within_s=0.1)
+    assert not alive(pids[0])
 
 
 PARENT = """
