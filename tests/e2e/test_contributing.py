@@ -15,7 +15,8 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 def pasted(make_place, tmp_path):
     """A copy of the repository with the page's files, and the words of its command."""
     for folder in ("src", "conf", "recipes"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
+        ignored = shutil.ignore_patterns("__pycache__")  # where others write meanwhile
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     files = re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
     assert len(files) == 2
     for name, content in files:

@@ -85,7 +85,8 @@ FOLDERS = {
 def pasted(tmp_path):
     """A copy of the repository with the page's files as its own."""
     for folder in ("src", "conf", "recipes", "infra", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
+        ignored = shutil.ignore_patterns("__pycache__")  # where others write meanwhile
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for name, content in FILES:
         inside = Path(name)

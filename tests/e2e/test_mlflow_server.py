@@ -35,6 +35,7 @@ from benchorch.recorders.mlflow_view import VIEW_TAG
 from benchorch.results.metrics.summary import TrialFindings
 from benchorch.run.record import Replayed, replay
 from support.odd_server import Answer, odd_server
+from support.ports import free_port
 from support.recorded_trials import process_record
 from support.slices import one_in
 from support.synthetic_runs import result as synthetic_result
@@ -142,12 +143,6 @@ def passed_on(source: socket.socket, target: socket.socket) -> None:
             target.sendall(content)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((ui.HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def derive(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:

@@ -195,7 +195,9 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
 
 
 def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on(account, place):
-    line = (*LINE, *FAST, "workload.batch_size=1,2,4", "-m")
+    # Results come further apart than the head is asked for them: the first is home before the last.
+    slower = (word for word in FAST if not word.startswith("stopping.window_s"))
+    line = (*LINE, *slower, "stopping.window_s=3", "workload.batch_size=1,2,4", "-m")
     log = place.path / "first.log"
     with log.open("w") as output:
         first = subprocess.Popen(

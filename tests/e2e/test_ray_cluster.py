@@ -152,8 +152,9 @@ def running(pid: int) -> bool:
 def test_trials_run_on_nodes_of_their_kind_and_never_two_at_once_on_one(
     machines: Machines, history: Path
 ) -> None:
-    trials = [trial(f"a{i}", "a", s=0.2) for i in range(8)]
-    trials += [trial(f"b{i}", "b", s=0.2) for i in range(3)]
+    # None ends before all three nodes work.
+    trials = [trial(f"a{i}", "a", s=0.2, together=3) for i in range(8)]
+    trials += [trial(f"b{i}", "b", s=0.2, together=3) for i in range(3)]
     results, _ = run(executor(machines), trials, history)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
 
@@ -312,6 +313,7 @@ def test_a_node_that_dies_in_mid_trial_loses_the_trial_to_another(
     assert first["node"] != second["node"]
     assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
     assert "retry" in {event.stage for event in events}
+    machines.add("a")
 
 
 def test_when_every_node_of_a_kind_is_gone_the_sweep_says_so_and_ends(
@@ -327,6 +329,7 @@ def test_when_every_node_of_a_kind_is_gone_the_sweep_says_so_and_ends(
     kinds = {name: r.failure.kind for name, r in results.items() if r.failure is not None}
     assert kinds == {"t1": "node_lost", "t2": "no_node"}
     assert results["t3"].outcome is Outcome.OK
+    machines.add("b")
 
 
 def test_a_connected_process_starts_no_second_cluster(machines: Machines, history: Path) -> None:

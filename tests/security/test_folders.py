@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from support.ports import free_port
 from support.synthetic_runs import write_run
 
 PLANT = "import pathlib; pathlib.Path({marker!r}).touch()\n"
@@ -71,7 +72,7 @@ def test_the_trackers_server_imports_nothing_of_the_folder(
     from benchorch.recorders.mlflow import create_store
 
     monkeypatch.chdir(place)
-    launch = prepare()
+    launch = prepare(free_port())
     create_store(launch.store)
     for name in ("uvicorn", "mlflow", "fastapi", "json"):
         (place / f"{name}.py").write_text(PLANT.format(marker=str(place / "marker")))

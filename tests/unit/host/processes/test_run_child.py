@@ -22,6 +22,7 @@ import pytest
 from benchorch.domain.codec import Json
 from benchorch.domain.result import Failure
 from benchorch.errors import ExecutorError
+from benchorch.host.processes.process_tree import ProcessTree
 from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
 from benchorch.host.processes.template import is_possible
 from benchorch.units import format_seconds
@@ -71,7 +72,7 @@ def run(tmp_path: Path, log: Path) -> Run:
         source: str,
         *,
         request: Json = None,
-        timeout_s: float = 60,
+        timeout_s: float = 400,
         memory_bytes: int | None = None,
         environment: dict[str, str] | None = None,
         reply: Any = Any,
@@ -366,15 +367,26 @@ def test_memory_of_descendants_counts(run: Run) -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="shared pages are told apart in /proc")
-def test_pages_that_forked_processes_share_count_once(run: Run) -> None:
+def test_pages_that_forked_processes_share_count_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = tmp_path / "looked"  # they end once their parent has looked at what they share
+    real = ProcessTree.proportional_bytes
+
+    def proportional_bytes(tree: ProcessTree) -> int:
+        held = real(tree)
+        looked.touch()
+        return held
+
+    monkeypatch.setattr(ProcessTree, "proportional_bytes", proportional_bytes)
     answered = run(
-        """
+        f"""
         block = bytearray(os.urandom(1) * (150 << 20))
         pids = []
         for _ in range(3):
             pid = os.fork()
             if pid == 0:
-                time.sleep(2)
+                while not os.path.exists({str(looked)!r}): time.sleep(0.05)
                 os._exit(0)
             pids.append(pid)
         for pid in pids: os.waitpid(pid, 0)
@@ -394,6 +406,7 @@ def memory_group() -> Iterator[Path]:
     except OSError:
         pytest.skip("control groups cannot be made here")
     (group / "memory.limit_in_bytes").write_text(str(200 * MIB))
+    (group / "memory.swappiness").write_text("0")
     yield group
     group.rmdir()
 
@@ -651,7 +664,7 @@ def test_no_descriptor_is_left_open(run: Run) -> None:
     before = len(list(Path("/dev/fd").iterdir()))
     run("Channel().send_reply(1)")
     run("os._exit(1)")
-    assert len(list(Path("/dev/fd").iterdir())) == before
+    assert len(list(Path("/dev/fd").iterdir())) <= before  # others may close some
 
 
 def test_the_worker_is_started_by_default(log: Path) -> None:

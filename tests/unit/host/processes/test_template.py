@@ -163,7 +163,7 @@ def test_no_descriptor_is_left_open(start: Start, ask: Ask) -> None:
     inside = ask(forking).reply
     before = len(list(Path("/dev/fd").iterdir()))
     assert ask(forking).reply == inside
-    assert len(list(Path("/dev/fd").iterdir())) == before
+    assert len(list(Path("/dev/fd").iterdir())) <= before  # others may close some
 
 
 def test_what_a_forked_process_started_ends_with_it(start: Start, ask: Ask) -> None:
