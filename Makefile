@@ -32,7 +32,7 @@ bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 # when one of its servers does not start in time.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
 PARALLEL := -m "not (slow or ray_cluster)" --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
-CLUSTERS := -m "ray_cluster and not slow" $$(grep -rl mark.ray_cluster tests)
+CLUSTERS := -m "ray_cluster and not slow" $$(grep -rl mark.ray_cluster tests | sort)
 
 test: $(VENV)/.installed-dev ## the tests
 	@$(RUN) pytest $(PARALLEL)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from benchorch.run import sidecar
 from support.command_lines import Commands, started
@@ -24,19 +24,16 @@ os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"})
 os.environ["COLUMNS"] = "160"  # tables as in a pipe, whatever terminal the tests were started in
 # A thread without work waits instead of spinning, which takes the processor from other tests.
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-# Neither what a developer trusts nor their key plays a part.
-os.environ["XDG_CONFIG_HOME"] = str(
-    Path(tempfile.gettempdir(), f"benchorch-tests-config-{os.getuid()}")
-)
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR",
     str(Path(tempfile.gettempdir(), f"benchorch-tests-inductor-{os.getuid()}")),
 )
-# Nor do the runs of this machine, whose durations every plan would read; what its compiler can do
-# is found out once.
+# Neither what a developer trusts nor their key plays a part, nor do the runs of this machine, whose
+# durations every plan would read; what its compiler can do is found out once.
 STATE = Path(tempfile.mkdtemp(prefix="benchorch-tests-state-"))
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = str(STATE)
+os.environ["XDG_CONFIG_HOME"] = str(STATE / "config")
 CHECKED = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"], "instruction-sets")
 CHECKED.mkdir(parents=True, exist_ok=True)
 (STATE / "benchorch").mkdir(mode=0o700)
@@ -54,13 +51,23 @@ UNFREEZE = gc.unfreeze
 gc.disable()
 
 # A busy machine is no failure, and a failure must come back.
-settings.register_profile("benchorch", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "benchorch",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("benchorch")
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(STATE, ignore_errors=True)  # a worker may end without its exit handlers
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -57,7 +57,11 @@ class Commands:
         request = {"cwd": str(folder), "words": list(words), "seconds": cpu_s, **more}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return Done(**json.loads(self._process.stdout.readline()))
+        try:
+            return Done(**json.loads(self._process.stdout.readline()))
+        except BaseException:  # the next command would read what this one has left unread
+            self._process.kill()
+            raise
 
 
 @contextmanager

@@ -30,7 +30,9 @@ SPLINTERS = [
 FIELDS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "args"]
 ARGUMENTS = ["correlation", "External id", "stream", "device", "Sequence number", "Fwd thread id"]
 SETTINGS = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=150,
 )
 
 
