@@ -256,7 +256,7 @@ def test_a_processor_that_works_most_of_the_time_is_crowded(tmp_path, monkeypatc
     assert crowded_cpus(folder) == {0: (0, True)}
 
 
-BOTH_PIN = """
+PINS = """
 import sys
 from benchorch.host.pinning import pin
 print(*pin(1), flush=True)
@@ -268,8 +268,8 @@ sys.stdin.read()
     not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2,
     reason="needs /proc and two processors",
 )
-def test_two_processes_at_once_are_not_kept_to_one_core_while_another_is_free() -> None:
-    command = [sys.executable, "-c", BOTH_PIN]
+def test_a_process_that_is_kept_to_a_processor_crowds_it_for_others() -> None:
+    command = [sys.executable, "-c", PINS]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as first:
         taken = int(first.stdout.readline())

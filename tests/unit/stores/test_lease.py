@@ -26,6 +26,7 @@ class Shared:
         self.written = 0
         self.lost_answers = 0
         self.away = False
+        self.unanswered = 0
         self._lock = threading.Lock()
 
     def _info(self, name: str) -> ObjectInfo:
@@ -64,6 +65,7 @@ class Shared:
 
     def _answer(self) -> None:
         if self.away:
+            self.unanswered += 1
             raise Unreachable("away")
 
 
@@ -150,7 +152,7 @@ def test_a_service_that_is_away_for_a_while_ends_no_lease(shared: Shared) -> Non
     assert lease
     with lease:
         shared.away = True
-        threading.Event().wait(0.1)
+        assert until(lambda: shared.unanswered, 60)  # a renewal failed
         shared.away = False
         renewed = shared.written
         assert until(lambda: shared.written > renewed, 60)
