@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.domain.artifact import BuildKey, Format
+from benchorch.domain.artifact import Format
 from benchorch.domain.codec import decode, encode, from_json, to_json
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
@@ -76,9 +76,3 @@ def test_every_number_survives_the_text_between_processes(number):
 def test_what_is_not_a_domain_value_is_refused():
     with pytest.raises(TypeError, match="object is not a domain value"):
         encode(object())
-
-
-def test_a_key_does_not_depend_on_the_order_of_its_fields():
-    forward = BuildKey(fields={"a": 1, "b": {"c": 2, "d": 3}})
-    backward = BuildKey(fields={"b": {"d": 3, "c": 2}, "a": 1})
-    assert forward.digest == backward.digest

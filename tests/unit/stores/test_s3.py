@@ -347,16 +347,11 @@ def test_an_entry_that_was_replaced_meanwhile_is_not_set_aside(
 # A bucket that does not answer, or not to us
 
 
-def test_two_refusals_for_being_busy_are_not_noticed(bucket: Bucket) -> None:
-    build(bucket.machine("a"))
-    bucket.emulator.break_it(Fault("s3:GET", "SlowDown", status=503, times=2))
-    assert whole(bucket.machine("b").find(KEY.digest))
-
-
+@pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_four_refusals_for_being_busy_are_not_noticed(
-    bucket: Bucket, caplog: pytest.LogCaptureFixture
+    bucket: Bucket, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
-    bucket.emulator.break_it(Fault("s3:PUT", "SlowDown", status=503, times=4))
+    bucket.emulator.break_it(Fault(f"s3:{method}", "SlowDown", status=503, times=4))
     build(bucket.machine("a"))
     assert caplog.text == ""
     assert whole(bucket.machine("b").find(KEY.digest))
