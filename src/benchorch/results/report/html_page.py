@@ -16,11 +16,11 @@ from benchorch.results.report import trial_details
 from benchorch.results.report.bars import case_charts
 from benchorch.results.report.chart import PageChart
 from benchorch.results.report.notes import few, notes_of
+from benchorch.results.report.overview import Answer, overall
 from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.request_coverage import pending
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries
-from benchorch.results.report.summary_text import summary_text
 from benchorch.results.report.tables import (
     HEADERS,
     LIMIT,
@@ -29,6 +29,7 @@ from benchorch.results.report.tables import (
     TOKEN_PARITY,
     TOKENS,
     against,
+    conclusions,
     serving_case,
 )
 from benchorch.results.report.tradeoffs import tradeoffs
@@ -79,6 +80,13 @@ class Case(NamedTuple):
     warnings: Sequence[tuple[str, Sequence[str]]]
 
 
+class SummaryText(NamedTuple):
+    """The conclusion over all runs, and that of each serving case where there are several."""
+
+    sentence: str
+    each: Sequence[str]
+
+
 def page(
     runs: Sequence[StoredRun],
     rows: Sequence[ReportRow],
@@ -107,7 +115,7 @@ def page(
     return template.render(
         style=STYLE,
         script=code,
-        summary=summary_text(runs),
+        summary=_summary(runs),
         runs=runs,
         refreshes=refreshes,
         resume=[run.plan_id for run in runs if not run.running and _waits(run)],
@@ -132,6 +140,27 @@ def page(
         budget_of_skips=SizeBudget(_MOST_LISTED_BYTES),
         budget_of_machines=SizeBudget(_MOST_LISTED_BYTES),
     )
+
+
+def _summary(runs: Sequence[StoredRun]) -> SummaryText:
+    """The only conclusion; or the conversion that is fastest most often, and all conclusions.
+
+    Nothing is concluded from a run that goes on; of one that was interrupted, the conclusion of
+    the terminal, which is marked as partial.
+    """
+    each: list[str] = []
+    answers: list[Answer] = []
+    for run in (stored.run_results() for stored in runs):
+        waits_for = pending(run) if run.running else ""
+        own = [] if waits_for else conclusions(run)
+        answers += [(one.fastest, run.summaries) for one in own]
+        prefix = f"{run.plan.plan_id}: " if len(runs) > 1 else ""
+        each += [f"{prefix}{text}" for text in [one.sentence for one in own] or [waits_for]]
+    if len(each) == 1:
+        return SummaryText(each[0], ())
+    if not answers:
+        return SummaryText("No run here is finished, so nothing is concluded.", each)
+    return SummaryText(overall(answers), each)
 
 
 def _waits(run: StoredRun) -> bool:
