@@ -168,7 +168,7 @@ def _files_of_other_checkouts(options: argparse.Namespace) -> list[str]:
 
 def _await_head(options: argparse.Namespace, wanted: Settings, before: object) -> int:
     """0 once the head is launched; 1 where AWS refuses it, which Terraform does not report."""
-    from benchorch.hardware.aws_fleet import machines
+    from stack_machines import machines
 
     until_s = time.monotonic() + HEAD_S
     while wanted.variables.get("running") != "false" and time.monotonic() < until_s:
@@ -255,7 +255,7 @@ def _image(options: argparse.Namespace, home: Home, settings: Settings | None) -
 
 def _status(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
     """Print the running machines, wherever they are."""
-    from benchorch.hardware.aws_fleet import machines
+    from stack_machines import machines
 
     where = settings.regions if settings else stack_leftovers.regions()
     found = [machine for region in where for machine in machines(options.name, region)]

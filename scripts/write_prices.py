@@ -19,11 +19,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from benchorch.errors import PriceUnavailable
-from benchorch.hardware.aws_prices import PRODUCT, AwsPrices, prices_in
+from benchorch.hardware.aws_prices import PRODUCT, AwsPrices, cheapest
 from benchorch.journal.chain import UNREADABLE
 
 HARDWARE = Path(__file__).resolve().parents[1] / "conf" / "hardware"
@@ -73,7 +74,21 @@ def _from_file(path: Path) -> str:
         offer = json.load(file)
     regions = {one["attributes"].get("regionCode") for one in offer["products"].values()} - {None}
     published, version = offer["publicationDate"], offer["version"]
-    return _published(path, regions, published, version, prices_in(offer, kinds()))
+    return _published(path, regions, published, version, _from_offer(offer))
+
+
+def _from_offer(offer: Mapping[str, Any]) -> dict[str, float]:
+    """Dollars an hour by kind, from the content of the JSON file."""
+    wanted, found = set(kinds()), dict[str, float]()
+    for sku, product in offer["products"].items():
+        attributes = product["attributes"]
+        kind = attributes.get("instanceType")
+        if kind in wanted and attributes.items() >= PRODUCT.items():
+            terms = offer["terms"]["OnDemand"].get(sku, {})
+            usd = cheapest([{"terms": {"OnDemand": terms}}])
+            if usd is not None:
+                found[kind] = min(usd, found.get(kind, usd))
+    return found
 
 
 def _from_csv(path: Path, rows: Iterator[Sequence[str]]) -> str:

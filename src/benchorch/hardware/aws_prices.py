@@ -32,7 +32,7 @@ class AwsPrices(PriceSource):
     def on_demand(self, kinds: Collection[str], region: str) -> Mapping[str, float]:
         """Dollars an hour by kind; one request each."""
         client = _client("pricing", PRICE_LIST_REGION)
-        found = {kind: _cheapest(_answered(_products, client, kind, region)) for kind in kinds}
+        found = {kind: cheapest(_answered(_products, client, kind, region)) for kind in kinds}
         return {kind: price for kind, price in found.items() if price is not None}
 
     def spot(self, kinds: Collection[str], region: str) -> Mapping[str, SpotPrice]:
@@ -48,18 +48,12 @@ class AwsPrices(PriceSource):
         return {kind: SpotPrice(statistics.median(usd), min(usd)) for kind, usd in by_kind.items()}
 
 
-def prices_in(offer: Mapping[str, Any], kinds: Collection[str]) -> dict[str, float]:
-    """Dollars an hour by kind, from the content of a price list file of one region."""
-    found: dict[str, float] = {}
-    for sku, product in offer["products"].items():
-        attributes = product["attributes"]
-        kind = attributes.get("instanceType")
-        if kind in kinds and attributes.items() >= PRODUCT.items():
-            terms = offer["terms"]["OnDemand"].get(sku, {})
-            usd = _cheapest([{"terms": {"OnDemand": terms}}])
-            if usd is not None:
-                found[kind] = min(usd, found.get(kind, usd))
-    return found
+def cheapest(products: list[Mapping[str, Any]]) -> float | None:
+    """Dollars an hour; what is priced at nothing is a reservation's, not a machine's."""
+    terms = (term for entry in products for term in _values(entry, "terms", "OnDemand"))
+    prices = (row["pricePerUnit"] for term in terms for row in _values(term, "priceDimensions"))
+    usd = [float(price.get("USD", 0)) for price in prices]
+    return min((price for price in usd if price > 0), default=None)
 
 
 def has_credentials() -> bool:
@@ -105,14 +99,6 @@ def _products(client: Any, kind: str, region: str) -> Iterator[Mapping[str, Any]
     answer = client.get_products(ServiceCode="AmazonEC2", Filters=filters)
     for text in answer.get("PriceList", []):
         yield json.loads(text)
-
-
-def _cheapest(products: list[Mapping[str, Any]]) -> float | None:
-    """Dollars an hour; what is priced at nothing is a reservation's, not a machine's."""
-    terms = (term for entry in products for term in _values(entry, "terms", "OnDemand"))
-    prices = (row["pricePerUnit"] for term in terms for row in _values(term, "priceDimensions"))
-    usd = [float(price.get("USD", 0)) for price in prices]
-    return min((price for price in usd if price > 0), default=None)
 
 
 def _values(node: Mapping[str, Any], *path: str) -> list[Any]:
