@@ -1,8 +1,7 @@
-"""Escaping: text from anywhere as content of XML, HTML and JSON, where it cannot become markup."""
+"""Text from anywhere as content of XML, HTML, JSON and Markdown, where it is no markup."""
 
 import re
 from collections.abc import Mapping
-from html import escape
 
 import msgspec
 
@@ -28,21 +27,6 @@ def plain(text: object) -> str:
     return _NOT_XML.sub("\ufffd", str(text))
 
 
-def escaped(text: object) -> str:
-    """Text escaped for the content of an element or the value of an attribute."""
-    return escape(plain(text), quote=True)
-
-
-def element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
-    """Element with escaped attribute values and children that are markup; None omits one."""
-    listed = "".join(
-        f' {name}="{escaped(_number(value))}"'
-        for name, value in attributes.items()
-        if value is not None
-    )
-    return f"<{tag}{listed}>{''.join(children)}</{tag}>" if children else f"<{tag}{listed}/>"
-
-
 def json_text(value: object) -> str:
     """Compact JSON of plain values, whose names may hold what no encoding has."""
     try:
@@ -65,11 +49,6 @@ def markdown_text(text: object, most: int) -> str:
     """One line of at most that many characters, of which none is Markdown or HTML."""
     line = shortened(printable(str(text)), most)
     return _MARKDOWN.sub(r"\\\1", line).replace("<", "&lt;")
-
-
-def _number(value: object) -> object:
-    """Coordinates to a hundredth of a pixel."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
 def _clean(value: object) -> object:
