@@ -47,11 +47,12 @@ from benchorch.config.overrides import (
     plain_text,
     spelled,
     sweep_jobs,
+    top_node,
     without_postponed,
 )
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
-from benchorch.domain.trial import ConfigNode, node_of
+from benchorch.domain.trial import ConfigNode, node_of, with_value
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -306,8 +307,8 @@ class Composer:
         first = next(iter(self._composed))
         composed = self._completed(first, job) if whole[: len(first)] == first else None
         while composed is None:
-            odd = {_node_of(text) for text in job if not self._is_plain(text)} | self._odd
-            composed = self._completed(tuple(o for o in job if _node_of(o) in odd), job)
+            odd = {top_node(text) for text in job if not self._is_plain(text)} | self._odd
+            composed = self._completed(tuple(o for o in job if top_node(o) in odd), job)
         return composed
 
     def _is_plain(self, override: str) -> bool:
@@ -327,7 +328,7 @@ class Composer:
             place = (base, *others[:count])
             found = self._latest.get(place) or self._with_override(composed, override, base)
             if found is None:
-                self._odd.add(_node_of(override))
+                self._odd.add(top_node(override))
                 return None
             composed = latest[place] = found
         self._latest = latest
@@ -348,7 +349,7 @@ class Composer:
         group, _, name = choice.partition("=")
         chosen = {key: each for key, each in known.choices.items() if each and key[:6] != "hydra/"}
         reaching = [key for key, each in chosen.items() if not self._files.stays_inside(key, each)]
-        if group in reaching or group in map(_node_of, base):
+        if group in reaching or group in map(top_node, base):
             return None
         node = None if reaching else self._files.node(group, name)
         if node is None:
@@ -375,11 +376,11 @@ class Composer:
         node = node_of(known.config, path[0])
         place = id(node), override
         if place not in self._valued:
-            self._valued[place] = node, _changed(node, path[1:], cast(Json, value))
+            self._valued[place] = node, with_value(node, path[1:], cast(Json, value))
         return replace(known, config={**known.config, path[0]: self._valued[place][1]})
 
     def _group_of(self, key: str) -> str | None:
-        first = _node_of(key)
+        first = top_node(key)
         return first if first in self._groups else None
 
     def _compose(self, overrides: tuple[str, ...]) -> _Composed:
@@ -425,11 +426,6 @@ def _check_said_once(cell: MatrixCell) -> None:
         )
 
 
-def _node_of(override: str) -> str:
-    """The top-level node that an override changes."""
-    return re.split(r"[./@]", key_of(override), maxsplit=1)[0]
-
-
 @cache
 def _value_of(override: str) -> object:
     return parse_override(override).value()
@@ -450,13 +446,6 @@ def _at(node: Json, path: Sequence[str]) -> Json:
     return node
 
 
-def _changed(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
-    """The same node with one value changed; what does not change is shared."""
-    first, *rest = path
-    inner = _changed(node_of(node, first), rest, value) if rest else value
-    return {**node, first: inner}
-
-
 def _with_texts(config: ConfigNode, overrides: Sequence[str]) -> ConfigNode:
     """The same with values as they are typed, where their keys take text alone.
 
@@ -471,7 +460,7 @@ def _with_text(config: ConfigNode, override: str) -> ConfigNode:
     text, path = plain_text(override), key_of(override).split(".")
     if not text or isinstance(_value_of(override), str) or _at(config, path) != _value_of(override):
         return config
-    changed = _changed(config, path, text)
+    changed = with_value(config, path, text)
     return changed if _takes(changed, path) and not _takes(config, path) else config
 
 

@@ -10,9 +10,16 @@ from benchorch.config.components import misspelt, nearest
 from benchorch.config.descriptions import default_keys, groups, model_like, option_keys, options
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import bounded_references, check_interpolations
-from benchorch.config.overrides import as_dict, as_list, key_of, parse_override, sweep_jobs
+from benchorch.config.overrides import (
+    as_dict,
+    as_list,
+    key_of,
+    parse_override,
+    sweep_jobs,
+    top_node,
+)
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, value_at
 from benchorch.errors import ConfigError, Correction, Problem, causes
 
 if TYPE_CHECKING:
@@ -142,7 +149,7 @@ class OverrideErrors:
         }
         found: list[str] = []
         for text in overrides:
-            own = choices.get(self._group_of(key_of(text)))
+            own = choices.get(top_node(text))
             beside = (own,) if own and own != text else ()
             problems = self._of(text, beside)
             if problems and own is None:  # an option of another group may have chosen this one's
@@ -158,9 +165,6 @@ class OverrideErrors:
         except ConfigError:
             return False
         return reaches_out(key_of(choice), base, chosen)
-
-    def _group_of(self, key: str) -> str:
-        return key.partition(".")[0].partition("/")[0].partition("@")[0]
 
     def _of(self, text: str, choice: tuple[str, ...]) -> list[str]:
         key = (*choice, text)
@@ -197,10 +201,10 @@ class OverrideErrors:
             return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and unknown.correction is None:
-            is_deep = self._group_of(override.key_or_group) in self._groups
+            is_deep = top_node(override.key_or_group) in self._groups
             guess = None if is_deep else self._by_value(override.key_or_group, text)
             unknown = guess or _by_last_part(override.key_or_group) or unknown
-        if unknown and self._group_of(override.key_or_group) not in self._groups:
+        if unknown and top_node(override.key_or_group) not in self._groups:
             return [unknown]
         expected = composition_errors()
         try:
@@ -230,10 +234,8 @@ class OverrideErrors:
 
     def _added_again(self, override: Override, text: str, choice: tuple[str, ...]) -> list[str]:
         """``+`` before a key that has a value."""
-        node: Json = self._base(choice)
-        for part in override.key_or_group.split("."):
-            node = node.get(part) if isinstance(node, Mapping) else None
-        if node is None or isinstance(override.value(), dict | list):
+        value = value_at(self._base(choice), override.key_or_group.split("."))
+        if value is None or isinstance(override.value(), dict | list):
             return []
         meant = Correction(typed=text, meant=text.removeprefix("+"))
         return [Problem(f"{text}: the key has a value; + adds a new one.", meant)]

@@ -36,6 +36,11 @@ def key_of(text: str) -> str:
     return text.partition("=")[0].lstrip("+~")
 
 
+def top_node(text: str) -> str:
+    """``workload`` of ``+workload.batch_size=8``, ``hydra`` of ``hydra/launcher=basic``."""
+    return re.split(r"[./@]", key_of(text), maxsplit=1)[0]
+
+
 def set_before(word: str, words: Iterable[str]) -> str:
     """The one of the words that sets the same key, of which Hydra would take the last; else empty.
 

@@ -1,6 +1,6 @@
 """Trials, skips and the plan that holds them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchorch.domain.codec import Json
@@ -13,6 +13,20 @@ def node_of(parent: ConfigNode, key: str) -> ConfigNode:
     """The mapping at a key of a node; empty where there is none."""
     node = parent.get(key)
     return node if isinstance(node, Mapping) else {}
+
+
+def value_at(node: Json, path: Sequence[str]) -> Json:
+    """What lies at a path of keys; None where nothing does."""
+    for key in path:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
+
+
+def with_value(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
+    """The same node with one value changed; what does not change is shared."""
+    first, *rest = path
+    inner = with_value(node_of(node, first), rest, value) if rest else value
+    return {**node, first: inner}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import final
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import DeviceMemory
 from benchorch.errors import MeasureError
+from benchorch.host.environment import allowed_cpus
 from benchorch.interfaces.hardware import Meter
 
 _POWERCAP = Path("/sys/class/powercap")
@@ -88,7 +89,7 @@ class HostMeter(Meter):
 
     def busy_s(self) -> float | None:
         """Seconds for which the processors that this process may use were busy, their mean."""
-        return _busy_s(self.stat, _usable_processors())
+        return _busy_s(self.stat, allowed_cpus())
 
     def device_memory(self) -> DeviceMemory | None:
         """None: there is no device."""
@@ -161,9 +162,3 @@ def _busy_s(stat: Path, processors: Collection[int]) -> float | None:
 def _busy_ticks(columns: list[str]) -> int:
     counts = [int(column) for column in columns[:_COLUMNS]]
     return sum(count for index, count in enumerate(counts) if index not in _IDLE_COLUMNS)
-
-
-def _usable_processors() -> Collection[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return range(os.cpu_count() or 1)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError, causes
 from benchorch.files import read_text
+from benchorch.host.environment_variable import environment_variable
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
@@ -282,16 +282,10 @@ def _environment(timeout_s: int) -> Iterator[None]:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_s),
     }
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
+    with ExitStack() as held:
+        for name, value in settings.items():
+            held.enter_context(environment_variable(name, value))
         yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
 
 
 def _connect(uri: str) -> MlflowClient:

@@ -7,7 +7,7 @@ from benchorch.config.overrides import spelled
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
-from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.trial import Plan, Skip, Trial, value_at
 from benchorch.formatting import axes_of
 
 _OWNERS = ("model", "conversion", "hardware", "scenario")
@@ -54,7 +54,7 @@ def _distinguished(
     """
     found = list(cells)
     for key in settings:
-        values = [_value(cell, key) for cell in found]
+        values = [value_at(cell.spec, key.split(".")) for cell in found]
         owners = [_owner(cell, key) for cell in found]
         kinds: dict[str, set[str]] = {}
         for cell, owner, value in zip(found, owners, values, strict=True):
@@ -64,14 +64,6 @@ def _distinguished(
             if value is not None and len(kinds[owner]) > 1:
                 found[number] = _labelled(found[number], key, value)
     return found
-
-
-def _value(cell: Trial | Skip, key: str) -> Json:
-    """What a cell has at a dotted key; None where it has nothing."""
-    value: Json = cell.spec
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _owner(cell: Trial | Skip, key: str) -> str:
@@ -101,7 +93,7 @@ def _cell(one: Trial | Skip, settings: Sequence[str]) -> Hashable:
     """What a cell is known by: its settings have labels in some batches only."""
     if not one.spec:
         return _labels(one)
-    values = tuple(canonical_json(_value(one, key)) for key in settings)
+    values = tuple(canonical_json(value_at(one.spec, key.split("."))) for key in settings)
     return frozenset({**one.labels, "axes": ""}.items()), values
 
 

@@ -16,8 +16,7 @@ from benchorch.config.overrides import (
     refuse_twice,
     without_postponed,
 )
-from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode, Plan, node_of
+from benchorch.domain.trial import ConfigNode, Plan, node_of, value_at, with_value
 from benchorch.errors import Correction, Problem, Problems
 from benchorch.interfaces.executor import Executor
 from benchorch.run.foreign_recipe import chosen_places
@@ -57,7 +56,7 @@ def with_settings(plan: Plan, composer: Composer, overrides: Sequence[str]) -> P
     composed = composer.session(words)
     session: ConfigNode = {**{key: composed.get(key) for key in SESSION_KEYS}, **stored}
     for path in (path for word in overrides for path in _paths(word, composer.groups)):
-        session = _changed(session, path, _at(composed, path))
+        session = with_value(session, path, value_at(composed, path))
     changed = {_node_of(word) for word in overrides}
     choices = {key_of(word): word.partition("=")[2] for word in words if "." not in key_of(word)}
     problems.add(session_problems(session, ()))
@@ -119,14 +118,3 @@ def _paths(word: str, groups: Collection[str]) -> Iterator[tuple[str, ...]]:
 
 def _node_of(word: str) -> str:
     return key_of(word).partition(".")[0]
-
-
-def _at(node: Json, path: Sequence[str]) -> Json:
-    for part in path:
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
-
-
-def _changed(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
-    first, *rest = path
-    return {**node, first: _changed(node_of(node, first), rest, value) if rest else value}
