@@ -263,8 +263,8 @@ PUBLISHED = (
     f"{limits.WORST_MOST_OF_MANY:g}",
     f"channels that are {limits.GROUP_GAP:g} times smaller or larger",
     f"by more than {limits.SAME_ROUNDING_RATIO:.0e}".replace("e-05", "e-5"),
-    f"at most {limits.SPREAD_EPSILONS:g} epsilons of the output's usual value, and none by more "
-    f"than {limits.SPREAD_FACTOR:g} times what is usual",
+    f"at most {limits.SPREAD_EPSILONS:g} epsilons of the output's usual magnitude, and none "
+    f"by more than {limits.SPREAD_FACTOR:g} times the usual difference",
 )
 
 
