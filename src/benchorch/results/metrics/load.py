@@ -212,12 +212,16 @@ def _no_narrower(together: Estimate, peaks: Sequence[Belief]) -> Estimate:
 
 
 def not_confirmed(mains: Sequence[LoadPhase]) -> bool:
-    """Whether the full runs of most searches, at the rates that they found, missed the target."""
+    """Whether full runs of most searches, at the rates that they found, missed the target.
+
+    Or all together did, without a minority that did so alone: few late responses in each process
+    are undecided, and in all are not.
+    """
     target = target_of(mains[0].load) if mains else None
     if target is None or mains[0].load.purpose != CONFIRMATION:
         return False
-    missed = sum(verdict([one], target)[0] is TargetStatus.MISSED for one in mains)
-    return 2 * missed > len(mains)
+    rest = [one for one in mains if verdict([one], target)[0] is not TargetStatus.MISSED]
+    return 2 * len(rest) < len(mains) or verdict(rest, target)[0] is TargetStatus.MISSED
 
 
 def peak_of(observed: Observations) -> Belief | None:
