@@ -21,7 +21,7 @@ from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.result import BuildRecord, EnergyRecord, Failure, Outcome, TrialResult
+from benchorch.domain.result import EnergyRecord, Failure, Outcome, TrialResult
 from benchorch.domain.session import AGAIN, Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
@@ -348,7 +348,7 @@ class TrialRun:
         if n_steps is not None:
             return
         earlier = self._earlier
-        if earlier and earlier.build and not _is_same(earlier.build, self._built.record):
+        if earlier and earlier.build and not earlier.build.is_same(self._built.record):
             self._begin_again(earlier)
         self._repetitions = Repetitions(
             setup,
@@ -518,12 +518,6 @@ def _open(trial: Trial) -> TrialSetup:
         return open_trial(trial.spec)
     except ConfigError as error:
         raise StageFailed(_failure_here("schedule", error)) from error
-
-
-def _is_same(earlier: BuildRecord, now: BuildRecord) -> bool:
-    """Whether both are the same build; keys count where another invocation can compute them."""
-    lasts = "" not in (earlier.reference, now.reference)
-    return earlier.is_same(now if lasts else replace(now, key=earlier.key))
 
 
 def _failure_here(stage: str, error: Exception) -> Failure:

@@ -85,7 +85,7 @@ def resumed(
     "now",
     [
         replace(RECORD, cache="hit", build_s=0.0),
-        replace(RECORD, key="other", reference=""),  # of a model which cannot be identified
+        replace(RECORD, reference=""),  # of eager, which has no key, of an unidentified model
     ],
 )
 def test_processes_of_the_same_build_go_on(
@@ -136,7 +136,7 @@ def test_a_budget_that_ends_the_baselines_build_changes_no_design(
     [
         replace(RECORD, key="other"),
         replace(RECORD, model_digest="other"),
-        replace(RECORD, key="other", model_digest="other", reference=""),
+        replace(RECORD, key="other", reference=""),  # which keys of an unidentified model are
         replace(RECORD, reference="other"),
     ],
 )

@@ -179,7 +179,8 @@ def _built(chosen: Chosen, setup: TrialSetup, session: Session, say: Say) -> Bui
     if measured is not None and not measured.is_same(found.record):
         raise BuildError(
             f"{labels['conversion']}: the model or the packages have changed since it was "
-            "measured, so a build now would be another artifact. Measure it again, then export.",
+            "measured, or it cannot be identified and its run was opened again, so a build now "
+            "would be another artifact. Measure it again, then export.",
             kind="changed",
         )
     return found
