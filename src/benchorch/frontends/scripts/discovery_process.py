@@ -24,6 +24,7 @@ from benchorch.errors import text_of
 from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.owners import USER
+from benchorch.frameworks.identity.places import place_kind
 from benchorch.frameworks.identity.stacks import kind_of
 from benchorch.frameworks.identity.variables import ALL_VARIABLES, is_of_process
 from benchorch.frameworks.module_fingerprint import state_digest
@@ -288,7 +289,7 @@ class _Reads:
         )
 
     def _is_users_file(self, name: str) -> bool:
-        return self._is_users(name) and not Path(name).is_dir()
+        return self._is_users(name) and place_kind(name) != "folder"
 
     def _is_users(self, name: str) -> bool:
         return kind_of(name) == USER and not f"{name}{os.sep}".startswith(self.own)

@@ -110,7 +110,10 @@ import ctypes, os, torch
 if os.path.isfile("vocabulary.bin"):  # and native code opens it, which nothing tells of
     ctypes.CDLL(None).open(b"vocabulary.bin", 0)
 net = torch.nn.Linear(int(os.environ["WIDTH_OF_LAB"]), 2, bias=False)
-os.makedirs("more", exist_ok=True)
+try:
+    open("x" * 300)  # which nobody can look at
+except OSError:
+    os.makedirs("more", exist_ok=True)
 os.listdir("more")
 if not os.path.exists("better.pt"):
     net.load_state_dict({"weight": torch.load("weights.pt")})
