@@ -300,7 +300,11 @@ class Keys:
         )
         if self._stamps:
             self._stamps.take(
-                self._stamped_request(), identity, consulted=seen, untracked=sorted(untracked)
+                self._stamped_request(),
+                identity,
+                consulted=seen,
+                untracked=sorted(untracked),
+                environment=self.start.environment,
             )
         return identity, seen
 

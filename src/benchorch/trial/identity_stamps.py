@@ -46,11 +46,16 @@ class Stamps:
         *,
         consulted: Mapping[str, Any],
         untracked: Sequence[str],
+        environment: Mapping[str, str],
     ) -> None:
-        """Remember what a load found; a store that cannot be written to costs the next load."""
+        """Remember what a load found; a store that cannot be written to costs the next load.
+
+        Args:
+            environment: before the load, which may set variables itself.
+        """
         before = self._read(request)
         alike = before.get("identity") == identity
-        unchanged = bool(before) and holds(before.get("consulted", {}))
+        unchanged = bool(before) and holds(before.get("consulted", {}), environment)
         differed = list(before.get("differed", [])) if unchanged else []
         if unchanged and not alike:
             differed = _differing(before.get("identity", {}), identity)

@@ -74,7 +74,7 @@ def usual_store(say: Say) -> str:
             uri = str(node_of(session, "tracking").get("uri") or "")
             uri = uri and location.anchored(uri, Path(str(session.get("cwd", "."))))
             path = location.database_file(uri)
-            if uri and (path is None or path.exists()):
+            if uri and (path is None or (path.is_absolute() and path.exists())):
                 shown = location.without_secrets(uri)
                 say(f"This folder has no mlflow.db; showing the last run's tracker, {shown}")
                 return uri

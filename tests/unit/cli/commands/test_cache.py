@@ -176,7 +176,8 @@ def test_explain_tells_programs_too_which_models_are_known(
     stamps = Stamps(folder=folder)
     asked = {"identity": {"asked": {"factory": "zoo:made"}}}
     request: dict[str, Json] = {"model": "zoo:made"}
-    stamps.take(request, asked["identity"], consulted={}, untracked=["its code uses time"])
+    untracked = ["its code uses time"]
+    stamps.take(request, asked["identity"], consulted={}, untracked=untracked, environment={})
     reply = run(["explain"], store)
     assert "zoo:made: " in reply.text
     ((told,),) = [mapping(reply)["models"]]
