@@ -75,7 +75,7 @@ class _GateOrDuel(Command):
     too: the newest session before the candidate on its machine, and those before it show how much
     sessions differ. --output FILE.md writes a summary for reviewers. With --against REV or
     --env A B it measures both versions itself, interleaved: the same as benchorch duel.
-    With --allow-first a first session, which has no baseline yet, passes; without, that is 2.
+    A first session, which has no baseline yet, ends with 2; with --allow-first it passes.
 
     \b
     Exit codes: 0  no regression    1  a regression, or with --strict undecided

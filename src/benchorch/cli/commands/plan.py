@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--cheapest",
     is_flag=True,
     help="""sort kinds of machines by
-    what the sweep costs on them; what serving costs there (USD per 1M) a report shows, once
+    the cost of the sweep on them; a report shows the cost of serving (USD per 1M), once
     measured""",
 )
 @click.option(
