@@ -60,7 +60,7 @@ class RayExecutor(Executor):
     """Runs trials on a Ray cluster: this machine's own, or an existing one.
 
     Attributes:
-        address: None for a cluster of this machine alone, with one slot that stands for
+        address: null for a cluster of this machine alone, with one slot that stands for
             ``local`` and ``local_gpu``; ``host:port`` or ``auto`` for a running one.
         max_attempts: attempts per trial if its node is lost.
         wait_s: seconds to wait for the first node of a hardware kind.

@@ -22,8 +22,8 @@ from benchorch.run.foreign_plan import refuse_foreign
     help="""A measured model to serve without benchorch: artifact, loader, certificate, server,
     Dockerfile.
 
-    RUN is the run's folder or plan id; TRIAL its id or its name in the table, else the fastest one.
-    --output DIR is a new folder.
+    RUN is the run's folder or plan id; TRIAL its id or its name in the table, else the one with
+    the best figure. --output DIR is a new folder.
     """,
     former={"--out": "--output"},
     writes_output=True,
