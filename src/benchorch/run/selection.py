@@ -41,7 +41,9 @@ def _missing_baselines(trials: Sequence[Trial], plan: Plan) -> Sequence[Skip]:
     """The skips in place of baselines that these trials have not."""
     memo, name = NodeMemo(), plan.session.get("baseline")
     skips = [one for one in plan.skips if one.spec and one.labels["conversion"] == name]
-    alone = {comparable(one, memo) for one in trials if skips and one.baseline_id is None}
+    baselines = {one.baseline_id for one in plan.trials}
+    without = [t for t in trials if t.baseline_id is None and t.trial_id not in baselines]
+    alone = {comparable(one, memo) for one in without if skips}
     return [one for one in skips if comparable(one, memo) in alone]
 
 

@@ -47,6 +47,17 @@ def test_a_trial_keeps_the_skip_that_says_why_it_has_no_baseline() -> None:
     assert narrowed(replace(whole, trials=(compared, wide)), [fast.trial_id]).skips == ()
 
 
+def test_a_baseline_keeps_no_skip_of_a_variant_of_its_own() -> None:
+    eager = trial()
+    fast = replace(trial("openvino"), baseline_id=eager.trial_id)
+    variant = replace(skip("eager"), spec=trial(conversion={"channels_last": True}).spec)
+    session = {"baseline": "eager"}
+    whole = Plan(plan_id="p", name="n", trials=(eager, fast), skips=(variant,), session=session)
+    assert narrowed(whole, ["openvino"]).trials == whole.trials
+    assert narrowed(whole, ["openvino"]).skips == ()
+    assert narrowed(whole, ["eager"]).skips == (variant,)
+
+
 def test_a_pattern_may_fit_a_skip_alone() -> None:
     whole = plan(skip("tensorrt"), skip("tensorrt", model="cnn"), conversions=())
     assert cells(narrowed(whole, ["tensorrt"])) == ["tensorrt", "tensorrt"]
