@@ -20,6 +20,8 @@ MOST_REMEMBERED = 200
 """Default number of this machine's runs."""
 
 _START_BYTES = 200
+_OF_A_RUN = "trials"
+_OF_A_VOLUME = "lost+found"  # only root may read it
 
 
 def is_folder_of_runs(reference: str) -> bool:
@@ -112,7 +114,11 @@ def _places(folder: Path, closed: Callable[[str], object]) -> Iterator[Path]:
         if not isinstance(error, FileNotFoundError):  # a broken link
             closed(f"{error.filename} cannot be read: {error.strerror}.")
 
-    found = [(Path(place), names) for place, _, names in os.walk(folder, onerror=refused)]
+    found = []
+    for place, folders, names in os.walk(folder, onerror=refused):
+        found.append((Path(place), names))
+        no_part = _OF_A_RUN if run_directory.PLAN in names else _OF_A_VOLUME
+        folders[:] = [one for one in folders if one != no_part]
     runs = sorted(place for place, names in found if run_directory.PLAN in names)
     yield from runs
     files = (place / name for place, names in found for name in names if name.endswith(".json"))

@@ -26,6 +26,7 @@ from benchorch.results.compare.gate import gate as judge_all
 from benchorch.results.compare.load_run import load
 from benchorch.results.compare.metric_kinds import LATENCY
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from benchorch.results.history.collect import collect
 from support.calibrated_machines import machine
 from support.loggers import unchanged_loggers
 from support.synthetic_runs import CANARY_NS, DISAGREES, failed, result, trial, write_run
@@ -290,11 +291,32 @@ def test_a_history_that_cannot_be_read_is_no_first_session(
 def test_a_history_that_may_not_be_read_is_no_first_session(
     name: str, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may read everything."""
     kept = tmp_path / "kept" / "folder" / "one.json"
     kept.parent.mkdir(parents=True)
     report.run.reply([str(baseline), "--json", "--output", str(kept)])
     after = candidate(tmp_path, same(EAGER, 1e6))
+    refuse(name, monkeypatch)
+    with pytest.raises(ConfigError, match=f"{name} cannot be read: Permission denied"):
+        judged(tmp_path / "kept", after, "--allow-first")
+
+
+def test_a_folder_of_the_volume_or_of_a_trial_that_may_not_be_read_is_no_lost_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept" / "lost+found").mkdir(parents=True)
+    after = candidate(tmp_path, same(EAGER, 1e6))
+    refuse("lost+found", monkeypatch)
+    assert data(judged(tmp_path / "kept", after, "--allow-first"))["state"] == "first"
+    before = write_run(tmp_path / "kept" / "before", same(EAGER, 1e6))
+    (before / "trials" / EAGER.trial_id / "profile").mkdir(parents=True)
+    refuse("profile", monkeypatch)
+    told: list[str] = []
+    assert len(collect([str(tmp_path / "kept")], told.append)) == 1
+    assert told == []
+
+
+def refuse(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may read what is called so; root may read everything."""
 
     def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
         def refused(path: Any, *words: Any, **more: Any) -> Any:
@@ -306,8 +328,6 @@ def test_a_history_that_may_not_be_read_is_no_first_session(
 
     monkeypatch.setattr(os, "scandir", refusing(os.scandir))
     monkeypatch.setattr(os, "open", refusing(os.open))
-    with pytest.raises(ConfigError, match=f"{name} cannot be read: Permission denied"):
-        judged(tmp_path / "kept", after, "--allow-first")
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"trial_id'])
