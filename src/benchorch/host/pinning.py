@@ -113,9 +113,9 @@ def placement(
     """Whole cores of one memory node where they suffice, and rather not processor 0.
 
     The first hyperthread of each core; the others stay idle. Cores to which somebody else is kept
-    come last. Of cores of several kinds the fastest come first. Of a kind, processor 0 comes last,
-    as it is where a kernel does most of its own work. Where every core is needed, every core it is:
-    their second hyperthreads are left out all the same.
+    who is busy come last. Of cores of several kinds the fastest come first. Of a kind, processor 0
+    comes last, as it is where a kernel does most of its own work. Where every core is needed, every
+    core it is: their second hyperthreads are left out all the same.
 
     Args:
         root: where ``sys`` is.
@@ -132,16 +132,23 @@ def placement(
 
 
 def crowded_cpus(proc: Path = _PROC) -> dict[int, tuple[int, bool]]:
-    """How many others are pinned to each processor, and whether it is mostly busy.
+    """How many others are pinned to each processor, and whether it or one of them is mostly busy.
 
     Whoever is kept to fewer processors than this process counts with each of them, idle for the
-    moment or not: another measuring process will be busy in a moment. Busy is more than half of a
-    tenth of a second; finer degrees would move processes about for nothing.
+    moment or not, and so does its work: a program that may use some cores may soon use them all.
+    Busy is more than half of a tenth of a second; finer degrees would move processes about for
+    nothing.
     """
-    kept = Counter(cpu for cpus in _kept_to(proc, allowed_cpus()) for cpu in cpus)
+    keepers = dict(_kept_to(proc, allowed_cpus()))
+    kept = Counter(cpu for cpus in keepers.values() for cpu in cpus)
     before = _busy_ticks(proc)
+    used = {program: _worked_ticks(program) for program in keepers}
     time.sleep(_LOOK_S)
-    busy = set()
+    half = os.sysconf("SC_CLK_TCK") * _LOOK_S / 2
+    busy: set[int] = set()
+    for program, cpus in keepers.items():
+        if _worked_ticks(program) - used[program] > half:
+            busy |= cpus
     for cpu, (worked, every) in _busy_ticks(proc).items():
         worked_before, every_before = before.get(cpu, (worked, every))
         if 2 * (worked - worked_before) > every - every_before:
@@ -149,14 +156,20 @@ def crowded_cpus(proc: Path = _PROC) -> dict[int, tuple[int, bool]]:
     return {cpu: (kept[cpu], cpu in busy) for cpu in kept.keys() | busy}
 
 
-def _kept_to(proc: Path, allowed: frozenset[int]) -> Iterator[frozenset[int]]:
-    """The processors of each other program that may use only some of those of this process."""
+def _kept_to(proc: Path, allowed: frozenset[int]) -> Iterator[tuple[Path, frozenset[int]]]:
+    """Each other program that may use only some of the processors of this process, and which."""
     for file in proc.glob("[0-9]*/status"):
         found = dict(line.partition(":")[::2] for line in read_text(file).splitlines())
         cpus = cpu_list(found.get("Cpus_allowed_list", "").strip())
         program = "VmSize" in found  # a kernel's own thread has no memory
         if program and cpus < allowed and file.parent.name != str(os.getpid()):
-            yield cpus
+            yield file.parent, cpus
+
+
+def _worked_ticks(program: Path) -> int:
+    """Ticks that a program has used, of a user's and of the system's; 0 once it has ended."""
+    fields = read_text(program / "stat").rpartition(")")[2].split()  # its name may have spaces
+    return sum(map(int, fields[11:13]))
 
 
 def _busy_ticks(proc: Path) -> dict[int, tuple[int, int]]:
@@ -176,11 +189,13 @@ def _nearest(
 ) -> list[_Core]:
     """The best so many cores, of as few memory nodes as can be."""
 
-    def flaws(core: _Core) -> tuple[int, int, int, bool, bool, int]:
+    def flaws(core: _Core) -> tuple[int, int, int, int, bool, bool, int]:
         there = [crowded.get(cpu, (0, False)) for cpu in core.siblings]
         kept, busy = map(sum, zip(*there, strict=True))
-        # A core that is shared spoils both runs; one of a slower kind is only slower.
-        return kept, -core.speed, busy, not core.whole, core.cpu == 0, core.cpu
+        # A core that is shared spoils both runs, one of a slower kind is only slower, and an idle
+        # program, such as a container that may use all fast cores, disturbs neither.
+        shared = kept if busy else 0
+        return shared, -core.speed, kept, busy, not core.whole, core.cpu == 0, core.cpu
 
     nodes: dict[int, list[_Core]] = {}
     for core in sorted(cores, key=flaws):

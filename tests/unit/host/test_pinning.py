@@ -109,7 +109,7 @@ def test_p_cores_come_before_e_cores_even_processor_0(tmp_path, allow) -> None:
     assert placement(2, root, lambda: {2: (0, True), 3: (0, True)}).cpus == (0, 2)
 
 
-def test_a_slower_kind_comes_before_a_core_that_somebody_else_is_kept_to(tmp_path, allow) -> None:
+def test_a_slower_kind_comes_before_a_core_that_somebody_busy_is_kept_to(tmp_path, allow) -> None:
     allow(set(range(8)))
     root = machine(tmp_path, [(cpu,) for cpu in range(8)])
     p_cores = root / "sys/devices/cpu_core/cpus"
@@ -117,6 +117,7 @@ def test_a_slower_kind_comes_before_a_core_that_somebody_else_is_kept_to(tmp_pat
     p_cores.write_text("0-3\n")
     assert placement(4, root, lambda: dict.fromkeys(range(4), (1, True))).cpus == (4, 5, 6, 7)
     assert placement(4, root, lambda: dict.fromkeys(range(4), (0, True))).cpus == (0, 1, 2, 3)
+    assert placement(4, root, lambda: dict.fromkeys(range(4), (1, False))).cpus == (0, 1, 2, 3)
     assert placement(2, root, lambda: {0: (1, False), 3: (0, True)}).cpus == (1, 2)
 
 
@@ -254,6 +255,29 @@ def test_a_processor_that_works_most_of_the_time_is_crowded(tmp_path, monkeypatc
 
     monkeypatch.setattr(pinning.time, "sleep", later)
     assert crowded_cpus(folder) == {0: (0, True)}
+
+
+def test_a_program_that_works_makes_all_processors_busy_to_which_it_is_kept(
+    tmp_path, monkeypatch, allow
+) -> None:
+    allow(set(range(6)))
+    kept = [(11, "0-1", True), (12, "2-3", True), (13, "4", True)]
+    folder = proc(tmp_path, busy=dict.fromkeys(range(6), 0), kept=kept)
+
+    def work(pid: int, ticks: int) -> None:
+        before = " ".join(["0"] * 10)
+        (folder / str(pid) / "stat").write_text(f"{pid} (a) S x) S {before} {ticks} {ticks} 9 9")
+
+    work(11, 5)
+    work(12, 5)
+
+    def later(_: float) -> None:
+        work(11, 5 + os.sysconf("SC_CLK_TCK"))
+        work(12, 6)
+
+    monkeypatch.setattr(pinning.time, "sleep", later)
+    idle = dict.fromkeys((2, 3, 4), (1, False))
+    assert crowded_cpus(folder) == {0: (1, True), 1: (1, True), **idle}
 
 
 PINS = """
