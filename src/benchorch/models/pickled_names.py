@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+import gc
 import math
 import os
 import pickle
@@ -10,7 +12,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import IO, Any, ClassVar, final
 
 from benchorch.files import Stamp, stamp
@@ -41,7 +43,7 @@ def _packages_of(path: Path, _: Stamp) -> frozenset[str] | None:
 
 def code_of(value: object, but_of: Collection[str]) -> Sequence[object]:
     """Classes and functions that a pickle of the value names, but of those packages and Python."""
-    with Path(os.devnull).open("wb") as nowhere, suppress(Exception):  # as cloudpickle takes more
+    with Path(os.devnull).open("wb") as nowhere, suppress(Exception):  # such as one too deep
         pickler = _Code(nowhere)
         pickler.dump(value)
     others = {*but_of, "joblib", *_PYTHON}
@@ -56,10 +58,19 @@ class _Code(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, type | FunctionType):
             self.found[type(value)] = None
-            return NotImplemented
+            return _reduced(value)
         self.found[value] = None
         # In place of its name, which is not looked up: cloudpickle writes code that has none.
         return NotImplemented if value is tuple else (tuple, ())
+
+
+def _reduced(value: Any) -> tuple[Any, ...]:
+    """What pickle writes of it; of what only cloudpickle writes, a tuple of all it refers to."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    with suppress(Exception):
+        found = reduce(value) if reduce else value.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+        return (tuple, ()) if isinstance(found, str) else found
+    return tuple, () if isinstance(value, ModuleType) else (gc.get_referents(value),)
 
 
 class _StandIn:

@@ -4,13 +4,14 @@ import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 
 from benchorch.frameworks.module_fingerprint import content_of
 from benchorch.models.estimator import EstimatorModel
-from benchorch.models.pickled_names import names_only
+from benchorch.models.pickled_names import code_of, names_only
 
 joblib = pytest.importorskip("joblib", reason="no scikit-learn: benchorch[estimators]")
 linear = pytest.importorskip("sklearn.linear_model", reason="no scikit-learn")
@@ -79,7 +80,7 @@ def test_a_file_with_a_class_of_the_users_is_known_by_its_code_too(folder: Path)
     assert before["code"] != after["code"]
 
 
-@pytest.mark.parametrize("note", [None, sys])
+@pytest.mark.parametrize("note", [None, sys, {}.keys(), property(len), memoryview(b"1")])
 def test_a_file_that_cloudpickle_wrote_holds_what_pickle_does_not_write(
     note: object, tmp_path: Path
 ) -> None:
@@ -89,7 +90,7 @@ def test_a_file_that_cloudpickle_wrote_holds_what_pickle_does_not_write(
 
     steps = FunctionTransformer(lambda rows: rows * 3), linear.Ridge()
     pipeline = make_pipeline(*steps).fit(FEATURES, FEATURES @ np.arange(4.0))
-    pipeline.note = note
+    pipeline.__dict__ = {"note": note, **vars(pipeline)}
     file = tmp_path / "model.pkl"
     file.write_bytes(cloudpickle.dumps(pipeline))
     loaded = EstimatorModel(estimator=str(file), inputs={"X": {"shape": [2, 4]}}).load(0)
@@ -104,3 +105,12 @@ def test_a_file_of_the_libraries_alone_is_known_without_loading(tmp_path: Path) 
     assert identity is not None
     assert sorted(identity) == ["digest", "packages"]
     assert not hasattr(model.load(0), "code")
+
+
+def test_code_is_found_in_what_pickle_does_not_write() -> None:
+    def first() -> None: ...
+    def second() -> None: ...
+    def third() -> None: ...
+
+    holder = [property(first), staticmethod(second), sys, MappingProxyType({"one": third})]
+    assert [*code_of(holder, ())] == [first, second, third]
