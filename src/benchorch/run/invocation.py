@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import time
+from collections import ChainMap
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -364,8 +365,7 @@ class Invocation:
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""
-        self.results.update(self.unfinished)
-        self._store([(result, self._summary(result)) for result in self.unfinished.values()])
+        self._store(list(self.unfinished.values()))
         self.unfinished = {}
 
     def discard(self) -> None:
@@ -418,8 +418,8 @@ class Invocation:
             running=True,
         )
 
-    def _summary(self, result: TrialResult) -> Summary:
-        return self._sweep_findings().of(result, self.results.get(result.baseline_id or "")).alone()
+    def _summary(self, result: TrialResult, results: Mapping[str, TrialResult]) -> Summary:
+        return self._sweep_findings().of(result, results.get(result.baseline_id or "")).alone()
 
     def _sweep_findings(self) -> SweepFindings:
         """What was derived from each result when it came, reused at the end."""
@@ -435,7 +435,7 @@ class Invocation:
             result = self.results.get(trial_id)
             if result is None or not _is_sound(self._beside_baseline(result)):
                 return math.inf
-            estimate = self._summary(result).metrics.get(metric)
+            estimate = self._summary(result, self.results).metrics.get(metric)
             values.append(math.inf if estimate is None else estimate.value)
         return min(values, default=math.inf)
 
@@ -469,9 +469,7 @@ class Invocation:
     def _accept_finished(self, results: Sequence[TrialResult]) -> None:
         for result in results:
             self.unfinished.pop(result.trial_id, None)
-            self.results[result.trial_id] = result
-        found = [(result, self._summary(result)) for result in results]
-        self._store(found)
+        found = self._store(results)
         for result, _ in found:
             self._status.result(result.trial_id)
         self._renew_page()
@@ -546,14 +544,18 @@ class Invocation:
                 f"space, then run the same command with resume={self.directory}."
             ) from error
 
-    def _store(self, found: Sequence[tuple[TrialResult, Summary]]) -> None:
-        """Make results durable, their lines with one write."""
-        if not found:
-            return
-        last = found[-1][0].trial_id
-        more = f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
-        with self._on_disk(f"The result of trial {last}{more}"):
+    def _store(self, results: Sequence[TrialResult]) -> Sequence[tuple[TrialResult, Summary]]:
+        """Make results durable, their lines with one write; only then are they the run's."""
+        if not results:
+            return []
+        new = {result.trial_id: result for result in results}
+        known = ChainMap(new, self.results)
+        found = [(result, self._summary(result, known)) for result in results]
+        more = f" and {plural(len(results) - 1, 'other')}" if len(results) > 1 else ""
+        with self._on_disk(f"The result of trial {results[-1].trial_id}{more}"):
             run_directory.append_results(self.directory, map(self._with_files, found))
+        self.results.update(new)
+        return found
 
     def _with_files(
         self, found: tuple[TrialResult, Summary]

@@ -262,6 +262,28 @@ def test_a_run_that_cannot_store_a_result_ends(tmp_path: Path) -> None:
     assert not is_running(directory)
 
 
+def test_of_a_result_that_cannot_be_stored_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "run"
+    invocation = run(directory, (OF_EAGER, OF_BROKEN))
+    real = files.write_bytes
+
+    def nearly_full(path: Path, content: bytes) -> None:
+        if path.name == run_directory.OBSERVATIONS:
+            raise OSError(28, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(run_directory, "write_bytes", nearly_full)
+    with pytest.raises(RecordError, match="could not be written"):
+        invocation._accept([OF_FAST])
+    invocation.abandon()
+    assert list(invocation.results) == [EAGER.trial_id, BROKEN.trial_id]
+    assert not (directory / run_directory.WINNER).exists()
+    assert "fast not run" in (directory / run_directory.TABLE).read_text()
+    assert "export" not in invocation.report._console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def going_on(of: TrialResult, processes: int) -> TrialResult:
     return replace(of, processes=of.processes[:processes], unfinished=True)
 
