@@ -80,7 +80,8 @@ class TrialFindings:
 
 
 def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
-    """Findings of a trial and its baseline, a pure function of both."""
+    """Findings of a trial, read beside its baseline: a pure function of both."""
+    result = result.beside(baseline)
     metrics = metrics_of(result, baseline)
     one_by_one = LATENCY in metrics
     return TrialFindings(

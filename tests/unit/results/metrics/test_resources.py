@@ -28,7 +28,7 @@ from benchorch.domain.result import (
 )
 from benchorch.domain.verdict import Verdict
 from benchorch.results.metrics.resources import overlap_ratio, resource_metrics, resource_warnings
-from benchorch.results.metrics.summary import metrics_of
+from benchorch.results.metrics.summary import metrics_of, summarise
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.mean_of_processes import mean
 
@@ -417,6 +417,21 @@ def test_nothing_breaks_even_that_was_not_built_or_is_not_the_model(change: dict
     trial = result(paired(1.0, 2.0), paired(1.0, 2.0), **{"build": built(4.0), **change})
     assert resource_metrics(trial, None) == {}
     assert resource_warnings(trial) == ()
+
+
+@pytest.mark.parametrize("ours_ms", [1.0, 3.0])
+def test_no_build_pays_off_against_a_baseline_that_is_not_deterministic(ours_ms: float) -> None:
+    agrees = Verdict(passed=True, reasons=(), outputs=(), tolerance_ratio=0.0)
+    pairs = [paired(ours_ms, 2.0) for _ in range(6)]
+    trial = result(*pairs, build=built(4.0), parity=agrees, baseline_id="b")
+    sound = result(process(2.0), trial_id="b", parity=agrees)
+    random = replace(sound, parity=agrees.not_deterministic("it draws"))
+    name, text = "break_even_calls/total", "its build never pay off"
+
+    found = summarise(trial, sound)
+    assert (name in found.metrics, text in str(found.warnings)) == (ours_ms < 2, ours_ms > 2)
+    found = summarise(trial, random)
+    assert (name in found.metrics, text in str(found.warnings)) == (False, False)
 
 
 @pytest.mark.parametrize("steady_from", [None, 0])
