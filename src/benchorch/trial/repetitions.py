@@ -114,7 +114,9 @@ class Repetitions:
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
         if earlier and earlier.pairing:
-            self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
+            self.pairing = earlier.pairing
+            if baseline is not None:  # else no pair can come, but in a later run it may
+                self._design = earlier.pairing.partition(":")[0]
         self.all_count = False
         if setup.protocol.repeats == 0 or (earlier is not None and earlier.all_count):
             self._count_all()  # each is on disk as it was judged when it was measured

@@ -415,16 +415,24 @@ def test_a_budget_that_ends_during_the_first_pair_leaves_the_design_for_a_resume
 
 
 def test_a_resumed_trial_whose_baseline_cannot_be_built_any_more_goes_on_alone() -> None:
-    first = run(Children(lambda request: reply(record())), count=3, pairing="adjacent")
+    stopping = Decide(unpaired_processes=3, looks=(5,), max_processes=9)
+    options: Any = {"pairing": "adjacent", "stopping": stopping}
+    children = Children(lambda request: reply(record()))
+    first = repetitions_of(children, **options)
+    for _ in range(2):
+        first.add()
     earlier = interrupted(first, first.records)
-    resumed = repetitions_of(
-        Children(lambda request: reply(record())),
-        baseline=None,
-        earlier=earlier,
-        pairing="adjacent",
-    )
+    resumed = repetitions_of(children, baseline=None, earlier=earlier, **options)
+    assert not resumed.is_paired
+    assert resumed.enough(0.0) is None
     resumed.add()
-    assert designs(resumed) == ["adjacent"] * 3 + [None]
+    assert designs(resumed) == ["adjacent"] * 2 + [None]
+    assert resumed.enough(0.0) == "converged"
+
+    again = repetitions_of(children, earlier=interrupted(resumed, resumed.records), **options)
+    assert again.pairing == "adjacent"
+    again.add()
+    assert designs(again) == ["adjacent"] * 2 + [None, "adjacent"]
 
 
 @pytest.mark.parametrize("side", ["candidate", "baseline"])
