@@ -226,7 +226,7 @@ def three_calls(scratch: Path):
 
 def benchorch_ranking_ns(scratch: Path, number: int) -> dict[str, float]:
     """Each conversion's headline, from one run of the program."""
-    from benchorch.journal.run_directory import read_results
+    from benchorch.journal.reader import read_results
     from benchorch.results.metrics.summary import summarise
 
     run = scratch / f"run{number}"

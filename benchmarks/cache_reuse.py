@@ -20,7 +20,7 @@ from pathlib import Path
 from _harness import ROOT, python
 
 from benchorch.domain.result import TrialResult
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 
 CONVERSIONS = (
     "export",
@@ -83,7 +83,7 @@ def sweep(place: Path, number: int) -> tuple[Path, dict[str, TrialResult]]:
     words = [*WORDS, f"store.root={place / 'store'}", f"hydra.run.dir={directory}"]
     command = python("-m", "benchorch", *words)
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=ENVIRONMENT)
-    results = run_directory.read_results(directory)
+    results = reader.read_results(directory)
     return directory, {result.labels["conversion"]: result for result in results}
 
 

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Outcome, TrialResult, beside_baselines
 from benchorch.hardware.cuda import CudaHardware
 from benchorch.journal import reader, run_directory
 
@@ -258,7 +258,8 @@ def _run(
 def _result(place: Path, conversion: str) -> TrialResult:
     """The conversion's line of the results; `Skipped` with the plan's reason where it has none."""
     if (place / run_directory.RESULTS).exists():
-        for result in reader.read_results(place):
+        results = {result.trial_id: result for result in reader.read_results(place)}
+        for result in beside_baselines(results).values():
             if result.labels["conversion"] == conversion:
                 return result
     for skip in json.loads((place / run_directory.PLAN).read_text())["skips"]:

@@ -32,7 +32,7 @@ from benchorch.cli.commands.conversion_catalog import Catalog, Conversion
 from benchorch.cli.commands.conversions import availability
 from benchorch.config.directories import builtin_directory
 from benchorch.domain.artifact import Format
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import TrialResult, beside_baselines
 from benchorch.host.environment import is_installed, package_versions
 from benchorch.journal import reader, run_directory
 from benchorch.results.report.execution_text import precision_text
@@ -256,13 +256,18 @@ def _invoke(names: Sequence[str], model: str, work: Path, progress: Progress) ->
 
 def _tell(place: Path, told: Collection[str], model: str, progress: Progress) -> set[str]:
     """Tell of results that are new; their conversions."""
-    if not (place / run_directory.RESULTS).exists():
-        return set()
-    new = [r for r in reader.read_results(place) if r.labels["conversion"] not in told]
+    new = [r for r in _results(place) if r.labels["conversion"] not in told]
     for result in new:
         seconds = sum(result.stages_s.values())
         progress.tell(model, result.labels["conversion"], _cell(result).state, seconds)
     return {result.labels["conversion"] for result in new}
+
+
+def _results(place: Path) -> Collection[TrialResult]:
+    """The results so far, each read beside its baseline's."""
+    if not (place / run_directory.RESULTS).exists():
+        return ()
+    return beside_baselines({r.trial_id: r for r in reader.read_results(place)}).values()
 
 
 def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> dict[str, Cell]:
@@ -271,9 +276,8 @@ def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> di
     for place in sorted(work.glob(f"{model}-*")):
         found |= dict(_refused(place))
         found |= dict(_skipped(place))
-        if (place / run_directory.RESULTS).exists():
-            for result in reader.read_results(place):
-                found[result.labels["conversion"]] = _cell(result)
+        for result in _results(place):
+            found[result.labels["conversion"]] = _cell(result)
     for name in names:
         opened = catalog.open(name)
         if opened.problems or opened.retired:

@@ -3,9 +3,12 @@
 import importlib.util
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from support.synthetic_runs import AGREES, result, trial, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "write_conversions.py"
@@ -51,6 +54,16 @@ def script():
 
 def test_reasons_are_one_line_of_a_table(script):
     assert script._one_line(f"a | b\n  in {Path.home()}/x") == "a / b in ~/x"
+
+
+def test_nothing_works_beside_a_baseline_that_is_not_deterministic(script, tmp_path):
+    eager = trial()
+    random = replace(result(eager), parity=AGREES.not_deterministic("it draws"))
+    fast = trial("fast", baseline=eager)
+    place = write_run(tmp_path / "mlp-1", (fast, result(fast)), (eager, random))
+    cells = [script._cell(each) for each in script._results(place)]
+    assert [cell.state for cell in cells] == ["disqualified"] * 2
+    assert script._results(tmp_path) == ()
 
 
 def test_every_model_is_one_that_composes(script, place):

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from benchorch.cli.commands.conversion_catalog import Catalog
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.directories import builtin_directory
 from benchorch.config.trial_setup import open_trial
+from support.synthetic_runs import AGREES, result, trial, write_run
 from support.waiting import until
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "test_gpu.py"
@@ -150,6 +152,15 @@ def test_every_piece_is_one_that_composes(script, tmp_path):
             assert setup.on_gpu
             seen.add((cells[0].choices["model"], setup.protocol.tf32))
     assert len(seen) == 6, "three models under both settings"
+
+
+def test_nothing_agrees_with_a_baseline_that_is_not_deterministic(script, tmp_path):
+    eager = trial()
+    random = replace(result(eager), parity=AGREES.not_deterministic("it draws"))
+    fast = trial("fast", baseline=eager)
+    place = write_run(tmp_path / "run", (fast, result(fast)), (eager, random))
+    with pytest.raises(script.Broke, match="it draws"):
+        script._agrees(script._result(place, "fast"), place)
 
 
 @pytest.mark.slow
