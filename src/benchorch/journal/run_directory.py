@@ -38,7 +38,7 @@ from typing import cast
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.measurement import Observations, Paired, ProcessRecord, TransferBreakdown
 from benchorch.domain.result import TrialResult
-from benchorch.domain.trial import Plan
+from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.files import open_regular, read_bytes, read_json, write_bytes, write_json
 from benchorch.journal import chain
@@ -95,10 +95,14 @@ def write_plan(directory: Path, plan: Plan) -> None:
 
 
 def plan_content(plan: Plan) -> dict[str, Json]:
-    """A plan as it is stored; trials share the nodes that they share in the plan."""
-    trials = [{each.name: getattr(one, each.name) for each in fields(one)} for one in plan.trials]
-    settings = cast("dict[str, Json]", encode(replace(plan, trials=())))
-    return {**settings, "trials": trials}
+    """A plan as it is stored; trials and skips share the nodes that they share in the plan."""
+    settings = cast("dict[str, Json]", encode(replace(plan, trials=(), skips=())))
+    return settings | {"trials": _shallow(plan.trials), "skips": _shallow(plan.skips)}
+
+
+def _shallow(cells: Iterable[Trial | Skip]) -> list[Json]:
+    """Cells as they are encoded, their nodes uncopied."""
+    return [{each.name: getattr(one, each.name) for each in fields(one)} for one in cells]
 
 
 def read_plan(directory: Path) -> Plan:

@@ -148,6 +148,19 @@ def test_a_plan_comes_back(tmp_path):
     assert run_directory.read_plan(tmp_path) == plan
 
 
+def test_trials_and_skips_are_stored_with_the_nodes_that_they_share():
+    model = {"widths": [8, 4]}
+    plan = Plan(
+        plan_id="p",
+        name="n",
+        trials=(Trial(trial_id="t", labels={}, spec={"model": model}),),
+        skips=(Skip(labels={}, reason="because", spec={"model": model}),),
+        session={},
+    )
+    content = run_directory.plan_content(plan)
+    assert all(cell["spec"]["model"] is model for cell in content["trials"] + content["skips"])
+
+
 def test_a_directory_without_a_plan_is_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"is not a run's directory: it has no plan\.json"):
         run_directory.read_plan(tmp_path)
