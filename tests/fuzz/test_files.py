@@ -395,7 +395,7 @@ def stamp(scratch: Path) -> tuple[Path, bytes]:
         Path(__file__).read_bytes()
     consulted = evidence(record, [Path(__file__)], ["x"])
     for _ in range(2):
-        stamps.take(REQUEST, IDENTITY, consulted=consulted, untracked=[])
+        stamps.take(REQUEST, IDENTITY, consulted=consulted, untracked=[], environment={})
     (path,) = stamps.folder.iterdir()
     return path, path.read_bytes()
 
@@ -412,5 +412,5 @@ def test_a_damaged_identity_of_the_store_is_used_or_ignored(
     with bounded():
         stamps.verdicts()
         stamps.found(REQUEST)
-        stamps.take(REQUEST, IDENTITY, consulted={}, untracked=[])
+        stamps.take(REQUEST, IDENTITY, consulted={}, untracked=[], environment={})
         assert stamps.found({}) is None
