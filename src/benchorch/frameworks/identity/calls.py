@@ -51,7 +51,7 @@ from benchorch.frameworks.identity.stacks import (
     shows_time,
 )
 from benchorch.frameworks.identity.start import Start
-from benchorch.frameworks.identity.variables import is_of_process, variable_digest
+from benchorch.frameworks.identity.variables import variable_digest
 
 Consulted: TypeAlias = Mapping[str, Mapping[str, str]]
 """State by name, in groups: ``files``, ``environment``, ``code``, ..."""
@@ -137,7 +137,7 @@ class Calls:
         files = {*itertools.filterfalse(partial(_is_cache, start), opened)}
         looked = {*_not_above(start, (record.found | record.missing) - gone - files)}
         scanned = record.scanned - gone
-        variables = {*itertools.filterfalse(is_of_process, record.variables), *record.named}
+        variables = record.lasting_variables
         if _below_temporary(start, (files | looked) - record.written):
             variables.add("TMPDIR")
         packages = self._distributions()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from pkgutil import resolve_name
 from typing import Any, Final
 
@@ -110,6 +111,12 @@ class LoadReads:
     untracked: set[str] = field(default_factory=set)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     counts: Callable[[str], bool] = lambda kind: True
+
+    @property
+    def lasting_variables(self) -> set[str]:
+        """Variables but those of each terminal or process, unless the user's own code read them."""
+        # Another thread may record one meanwhile.
+        return {*filterfalse(is_of_process, self.variables.copy()), *self.named}
 
 
 _active: list[LoadReads] = []

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import filterfalse
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
@@ -26,7 +25,7 @@ from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.owners import USER
 from benchorch.frameworks.identity.places import place_kind
 from benchorch.frameworks.identity.stacks import kind_of
-from benchorch.frameworks.identity.variables import ALL_VARIABLES, is_of_process
+from benchorch.frameworks.identity.variables import ALL_VARIABLES
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.frontends.scripts.reported import ReportedCall, ReportedModel, Seconds
@@ -281,11 +280,10 @@ class _Reads:
         record = self.record
         # Native code opens unheard what was looked for before.
         files = record.files | record.missing | record.found
-        variables = {*filterfalse(is_of_process, record.variables.copy()), *record.named}
         return ScriptReads(
             files=self._once("file", files - record.written, self._is_users_file),
             folders=self._once("folder", record.folders.copy(), self._is_users),
-            variables=self._once("variable", variables - {ALL_VARIABLES}),
+            variables=self._once("variable", record.lasting_variables - {ALL_VARIABLES}),
         )
 
     def _is_users_file(self, name: str) -> bool:
