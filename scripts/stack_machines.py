@@ -9,7 +9,7 @@ from typing import Any
 from benchorch.domain.price import Market
 from benchorch.hardware.aws_fleet import CLUSTER_TAG, ROLE_TAG
 
-ALIVE = ("pending", "running", "stopping", "stopped")
+_ALIVE = ("pending", "running", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def machines(cluster: str, region: str) -> Sequence[Ec2Instance]:
     """Every instance of a cluster in a region that is not gone, the oldest first."""
     filters = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]},
-        {"Name": "instance-state-name", "Values": list(ALIVE)},
+        {"Name": "instance-state-name", "Values": list(_ALIVE)},
     ]
     pages = _ec2(region).get_paginator("describe_instances").paginate(Filters=filters)
     found = [

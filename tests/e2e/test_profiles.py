@@ -17,7 +17,7 @@ PROFILED = ("profiler.wait=3", "profiler.warmup=1", "profiler.active=3")
 def profiled(tmp_path_factory, make_place):
     place = make_place(tmp_path_factory.mktemp("profiled"), tmp_path_factory.mktemp("store"))
     words = ("model=mlp", "conversion=[eager,onnxruntime]", *FAST, *PROFILED, "executor=inline")
-    # By name: which of them wins is the machine's to say.
+    # By name: the faster one depends on the machine.
     return place, place.run(*words, "profile=[eager,onnxruntime]", "hydra.run.dir=out")
 
 
