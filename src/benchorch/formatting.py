@@ -82,6 +82,12 @@ def seen_text(estimate: Estimate, form: Callable[[float], str] = format_ms) -> s
     return f"{form(estimate.seen[0])} to {form(estimate.seen[1])} seen, {count}"
 
 
+def first_few(found: Sequence[str], most: int, separator: str = ", ") -> str:
+    """``a, b, c and 4 more``: the first ones, and how many are left."""
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return separator.join(found[:most]) + more
+
+
 def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     """The labels that differ between trials, besides the conversion."""
     return tuple(name for name in _VARYING if len({label.get(name) for label in labels}) > 1)

@@ -8,7 +8,14 @@ import io
 import pytest
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import axes_of, cell_name, csv_of, interval_text, varying_labels
+from benchorch.formatting import (
+    axes_of,
+    cell_name,
+    csv_of,
+    first_few,
+    interval_text,
+    varying_labels,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +90,11 @@ def test_a_machine_that_is_called_like_its_kind_is_named_once(kinds: str, names:
 )
 def test_swept_keys_are_alike_however_their_values_are_spelled(axes: str, words: list[str]) -> None:
     assert axes_of({"axes": axes}) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [((), ""), (("a",), "a"), (("a", "b"), "a, b"), (("a", "b", "c", "d"), "a, b and 2 more")],
+)
+def test_the_first_few_are_named_and_the_others_counted(found: tuple[str, ...], text: str) -> None:
+    assert first_few(found, 2) == text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.errors import BuildError
 from benchorch.files import ARCHIVE_DAMAGE, digest_once
+from benchorch.formatting import first_few
 from benchorch.frameworks.module_precision import in_dtype
 from benchorch.models.headers import safetensors_headers
 from benchorch.models.start_folder import from_start
@@ -136,9 +137,9 @@ def _state_dict(path: Path, content: object) -> Mapping[str, torch.Tensor]:
     if not isinstance(content, Mapping):
         what = f"it holds a {type(content).__name__}"
     elif unnamed := [key for key in content if not isinstance(key, str)]:
-        what = f"{_list([repr(key) for key in unnamed])} is no name"
+        what = f"{first_few([repr(key) for key in unnamed], _SHOWN)} is no name"
     elif others := [key for key, one in content.items() if not isinstance(one, torch.Tensor)]:
-        what = f"{_list(others)} is no tensor"
+        what = f"{first_few(others, _SHOWN)} is no tensor"
     else:
         return content
     raise BuildError(
@@ -158,7 +159,7 @@ def _mismatches(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> l
         if name in state and state[name].shape != tensor.shape
     ]
     return [
-        f"{words} {_list(names)}"
+        f"{words} {first_few(names, _SHOWN)}"
         for words, names in (
             ("it lacks", [name for name in missing if name not in shared]),
             ("it holds unknown", [name for name in state if name not in expected]),
@@ -177,8 +178,3 @@ def _shared_with(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> 
 
 def _shape(tensor: torch.Tensor) -> str:
     return "x".join(map(str, tensor.shape)) or "a scalar"
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -6,7 +6,7 @@ of its plan. A separate process copies, which can be killed and started again at
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from typing import final
 
 from benchorch.errors import ConfigError, StoreError
 from benchorch.files import check_inside, read_bytes
-from benchorch.formatting import shell_word
+from benchorch.formatting import first_few, shell_word
 from benchorch.journal import lease, lock, run_directory, uploads
 from benchorch.journal.reader import read_journal
 from benchorch.run.sidecar import Wait, follow
@@ -133,7 +133,7 @@ class _Copy:
         """Copy what has changed; whether the bucket took it."""
         taken = True
         try:
-            self.reason = _some(self._copy(), "; ")
+            self.reason = first_few(self._copy(), _MOST_SHOWN, "; ")
         except StoreError as error:
             self.reason, taken = str(error), False
         if self.reason and self.warn:
@@ -230,11 +230,5 @@ def _unfinished(place: Objects, plan_id: str) -> str:
 
 
 def _no_such(place: Objects, plan_id: str) -> str:
-    available = _some(archived_runs(place), ", ") or "none"
+    available = first_few(archived_runs(place), _MOST_SHOWN) or "none"
     return f"{place.address} has no run {plan_id!r}; available: {available}."
-
-
-def _some(found: Sequence[str], separator: str) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    return separator.join(found[:_MOST_SHOWN]) + more

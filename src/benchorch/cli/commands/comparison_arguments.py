@@ -12,7 +12,7 @@ from benchorch.config.components import misspelt, nearest, suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Estimate
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.formatting import interval_text
+from benchorch.formatting import first_few, interval_text
 from benchorch.progress import Say, silent
 from benchorch.results.compare import metric_kinds
 from benchorch.results.compare.compatibility import FACTORS, differences, excused_by
@@ -137,10 +137,9 @@ def _unlike(baseline: ComparedSide, session: ComparedSide, across: Collection[st
     }
     if not found:
         return ""
-    first = "; ".join([*found][:_CASES_NAMED])
-    more = f" and {len(found) - _CASES_NAMED} more" if len(found) > _CASES_NAMED else ""
+    first = first_few([*found], _CASES_NAMED, "; ")
     allowed = " ".join(f"--across {factor}" for factor in dict.fromkeys(found.values()))
-    return f"it is no session of the baseline's: {first}{more}. If that may differ, {allowed}"
+    return f"it is no session of the baseline's: {first}. If that may differ, {allowed}"
 
 
 def factors(texts: Iterable[str], a: ComparedSide, b: ComparedSide) -> frozenset[str]:
@@ -229,8 +228,7 @@ def reasons(verdicts: Iterable[MetricVerdict]) -> Iterator[str]:
             remedy = f". Try: {one.remedy}" if one.remedy else ""
             found.setdefault(f"{one.reason}{remedy}", []).append(f"{one.name} {one.metric}")
     for reason, cases in found.items():
-        more = f" and {len(cases) - _CASES_NAMED} more" if len(cases) > _CASES_NAMED else ""
-        yield f"{', '.join(cases[:_CASES_NAMED])}{more}: {reason}"
+        yield f"{first_few(cases, _CASES_NAMED)}: {reason}"
 
 
 def sessions_remark(verdicts: Iterable[MetricVerdict]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from benchorch.domain.measurement import (
     fresh,
 )
 from benchorch.domain.result import EnergyRecord, EnergyWindow, TrialResult
+from benchorch.formatting import first_few
 from benchorch.results.metrics.break_even import break_even, break_even_warnings
 from benchorch.results.metrics.latency import rate_over_processes
 from benchorch.stats.between_processes import over_processes
@@ -209,9 +210,9 @@ def _count_warnings(result: TrialResult) -> Iterator[str]:
         yield f"MACs and FLOPs are not known: {counts.unavailable}"
     if counts.uncounted:
         names = sorted(counts.uncounted, key=lambda name: -counts.uncounted[name])
-        shown = ", ".join(f"{name} ({counts.uncounted[name]})" for name in names[:_NAMED_OPERATORS])
-        more = f" and {len(names) - _NAMED_OPERATORS} more" if len(names) > _NAMED_OPERATORS else ""
-        yield f"MACs and FLOPs leave out operators without a rule, so are too low: {shown}{more}."
+        found = [f"{name} ({counts.uncounted[name]})" for name in names]
+        shown = first_few(found, _NAMED_OPERATORS)
+        yield f"MACs and FLOPs leave out operators without a rule, so are too low: {shown}."
 
 
 def _energy_warnings(energy: EnergyRecord | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The trial of a run that is exported: a named one, or the fastest."""
+"""The trial of a run that is exported: a named one, or the one with the best figure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import NamedTuple
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
+from benchorch.formatting import first_few
 from benchorch.progress import Say
 from benchorch.results.compare.load_run import derive, locate
 from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.plan_text import names_of
 from benchorch.results.report.tables import conclusions
 from benchorch.run.selection import named, split_trial
+
+_MOST_LISTED = 20
 
 
 class Chosen(NamedTuple):
@@ -59,9 +62,7 @@ def _fastest(run: RunResults, name: str) -> Trial:
 
 def _listed(run: RunResults) -> str:
     names = names_of(run.plan.trials)
-    shown = [names[trial.trial_id] for trial in run.plan.trials[:20]]
-    more = len(run.plan.trials) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return first_few([names[trial.trial_id] for trial in run.plan.trials], _MOST_LISTED)
 
 
 def _is_sound(result: TrialResult) -> bool:
