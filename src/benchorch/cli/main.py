@@ -148,7 +148,7 @@ def _wants_json(words: Sequence[str]) -> bool:
     return "--json" in own
 
 
-class _Program(Group):
+class _AllCommands(Group):
     """All commands; words that name none are a run's."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -220,7 +220,7 @@ def _no_command(words: Sequence[str]) -> ConfigError:
     )
 
 
-PROGRAM = _Program(
+PROGRAM = _AllCommands(
     "benchorch",
     no_args_is_help=False,
     invoke_without_command=True,

@@ -62,7 +62,7 @@ _INPUT = "x=batch_size,16"
 
 @final
 @dataclass(slots=True)
-class _Reader:
+class _WordReader:
     """The words of a line, from left to right: as they were meant, and what was wrong."""
 
     rest: list[str]
@@ -293,7 +293,7 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
         command: that the words are given to.
     """
     known = [*_options_of(click.get_current_context(silent=True))]
-    reader = _Reader([*words], options=known, command=command)
+    reader = _WordReader([*words], options=known, command=command)
     meant = reader.line()
     if reader.problems:
         needs_words = reader.command in _OF_WORDS

@@ -49,13 +49,13 @@ class Shown:
         """Print the part; any of `composition_errors`, or SystemExit for an unknown package."""
         from hydra._internal.hydra import Hydra
 
-        loader: Any = _Composed(config)
+        loader: Any = _ComposedLoader(config)
         hydra = Hydra(task_name=_JOB, config_loader=loader)
         hydra.show_cfg(config_name, [*self.words], self.part, self.package, self.resolve)
 
 
 @dataclass(frozen=True, slots=True)
-class _Composed:
+class _ComposedLoader:
     """A loader of what is composed already."""
 
     config: DictConfig

@@ -72,14 +72,14 @@ def count_model(module: torch.nn.Module, example: Example) -> ModelCounts:
     )
 
 
-class _Work(NamedTuple):
+class _OperatorWork(NamedTuple):
     """Work of an operator: summed products, and other operations."""
 
     products: int = 0
     others: int = 0
 
 
-_Rule = Callable[[Mapping[str, Any], Any], _Work | None]
+_Rule = Callable[[Mapping[str, Any], Any], _OperatorWork | None]
 """Work of a call by its arguments and what it returned; None where it cannot be told."""
 
 
@@ -203,7 +203,7 @@ def _elements(tensor: torch.Tensor) -> int:
     return stored.numel()
 
 
-def _matrix(given: Mapping[str, Any], made: Any) -> _Work | None:
+def _matrix(given: Mapping[str, Any], made: Any) -> _OperatorWork | None:
     """Every element that comes out is a sum over the left side's last axis.
 
     Where a side is sparse, a sum over what it stores; None where both are, as only their elements'
@@ -222,30 +222,30 @@ def _matrix(given: Mapping[str, Any], made: Any) -> _Work | None:
         return None
     if sparse:  # each of its elements is in as many products as any other
         products = products * _elements(sparse[0]) // max(sparse[0].numel(), 1)
-    return _Work(products, size if biased else 0)
+    return _OperatorWork(products, size if biased else 0)
 
 
-def _convolution(given: Mapping[str, Any], made: Any) -> _Work:
+def _convolution(given: Mapping[str, Any], made: Any) -> _OperatorWork:
     """A kernel for every element that comes out; transposed, for every one that goes in."""
     size: int = _tensor(made).numel()
     places = given["input"].numel() if given["transposed"] else size
     products = places * math.prod(given["weight"].shape[1:])
-    return _Work(products, 0 if given["bias"] is None else size)
+    return _OperatorWork(products, 0 if given["bias"] is None else size)
 
 
-def _attention(given: Mapping[str, Any], made: Any) -> _Work:
+def _attention(given: Mapping[str, Any], made: Any) -> _OperatorWork:
     """Scores from queries and keys, their softmax, and the values that they weigh."""
     query, key, value = given["query"], given["key"], given["value"]
     # Batches of queries and keys are broadcast, so the rows are those that come out.
     scores = math.prod(_tensor(made).shape[:-1]) * key.shape[-2]
     # Scores, and the values that they weigh, over all pairs.
-    return _Work(scores * (query.shape[-1] + value.shape[-1]), scores)
+    return _OperatorWork(scores * (query.shape[-1] + value.shape[-1]), scores)
 
 
 def _recurrent(activations: int) -> _Rule:
     """Every weight once for each step of each sequence; so many activations a hidden unit."""
 
-    def rule(given: Mapping[str, Any], made: Any) -> _Work:
+    def rule(given: Mapping[str, Any], made: Any) -> _OperatorWork:
         sequence = given["input"] if "input" in given else given["data"]
         steps = sequence.numel() // sequence.shape[-1]
         # Of an LSTM's two states the second, the cell, has the layer's own width.
@@ -254,29 +254,29 @@ def _recurrent(activations: int) -> _Rule:
         sizes = [(each.dim(), each.numel()) for each in given["params"]]
         weights = sum(size for dim, size in sizes if dim > 1)
         biases = sum(size for dim, size in sizes if dim == 1)
-        return _Work(steps * weights, steps * (biases + activations * cells))
+        return _OperatorWork(steps * weights, steps * (biases + activations * cells))
 
     return rule
 
 
 def _interpolation(neighbours: int) -> _Rule:
     """Every element that comes out is a weighted sum of so many neighbours."""
-    return lambda _, made: _Work(products=_tensor(made).numel() * neighbours)
+    return lambda _, made: _OperatorWork(products=_tensor(made).numel() * neighbours)
 
 
-def _normalisation(given: Mapping[str, Any], made: Any) -> _Work:
+def _normalisation(given: Mapping[str, Any], made: Any) -> _OperatorWork:
     each = 1 if given.get("weight") is None else 2
-    return _Work(others=each * given["input"].numel())
+    return _OperatorWork(others=each * given["input"].numel())
 
 
-def _each_out(given: Mapping[str, Any], made: Any) -> _Work:
-    return _Work(others=_elements(_tensor(made)))
+def _each_out(given: Mapping[str, Any], made: Any) -> _OperatorWork:
+    return _OperatorWork(others=_elements(_tensor(made)))
 
 
-def _each_in(given: Mapping[str, Any], made: Any) -> _Work:
+def _each_in(given: Mapping[str, Any], made: Any) -> _OperatorWork:
     """Work per element; none for integers, which are lengths and masks."""
     source = given["input"] if "input" in given else given["self"]
-    return _Work(others=_elements(source) if _is_float(source) else 0)
+    return _OperatorWork(others=_elements(source) if _is_float(source) else 0)
 
 
 # The names of a product's left side in the operators' schemas, the most events_with_rules first.

@@ -35,7 +35,7 @@ def kept_provenance(directory: Path) -> Iterator[None]:
     import torch._inductor.config
 
     logger = logging.getLogger(_LOGGER)
-    listener = _Listener(directory)
+    listener = _GraphWriter(directory)
     logger.addHandler(listener)
     try:
         with torch._inductor.config.patch({"trace.provenance_tracking_level": 1}):
@@ -44,7 +44,7 @@ def kept_provenance(directory: Path) -> Iterator[None]:
         logger.removeHandler(listener)
 
 
-class _Listener(logging.Handler):
+class _GraphWriter(logging.Handler):
     """Writes the relevant records of torch's structured trace."""
 
     def __init__(self, directory: Path) -> None:

@@ -28,7 +28,7 @@ CURSOR = "recorded.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _NewestLine:
     """A trial's newest line, which is read again where its result is needed.
 
     Attributes:
@@ -51,7 +51,7 @@ class RecordCursor:
         self._trials: dict[str, Trial]
         self._plan_version: tuple[int, ...] | None = None
         self.read_plan()
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _NewestLine] = {}
         self._offset, self._inode = 0, -1
         self._checked = chain.Checker()
         self.damaged = 0
@@ -174,7 +174,7 @@ class RecordCursor:
             self.read_plan()
         if trial_id in self._trials:
             baseline_id = str(entry.result.baseline_id or "")
-            self._lines[trial_id] = _Line(start, _digest(raw), baseline_id)
+            self._lines[trial_id] = _NewestLine(start, _digest(raw), baseline_id)
             self._accept_again(trial_id)
 
     def _accept_again(self, trial_id: str) -> None:
@@ -186,7 +186,7 @@ class RecordCursor:
             if trial_id in (refused, self._baseline_id(refused)):
                 del self.refused[refused]
 
-    def _entry(self, line: _Line) -> JournalEntry:
+    def _entry(self, line: _NewestLine) -> JournalEntry:
         """A line's entry; SeriesError where another process has just replaced the file."""
         path = self._directory / run_directory.RESULTS
         try:

@@ -177,7 +177,7 @@ def append_round(directory: Path, result: TrialResult) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     so_far = replace(result, processes=())
     fresh = result.processes[count_lines(path) :]
-    lines = [encode(_Round(result=so_far, process=process)) for process in fresh]
+    lines = [encode(_ProcessLine(result=so_far, process=process)) for process in fresh]
     if lines:
         _append(path, cast("list[Mapping[str, Json]]", lines), sealed=True)
 
@@ -298,7 +298,7 @@ def _append(path: Path, values: Sequence[Mapping[str, Json]], *, sealed: bool) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
+class _ProcessLine:
     """One process of a running trial, and the trial's result so far without processes."""
 
     result: TrialResult
@@ -340,9 +340,9 @@ def _emptied(observed: Observations) -> Observations:
     )
 
 
-def _round_of(line: chain.Line) -> _Round | None:
+def _round_of(line: chain.Line) -> _ProcessLine | None:
     with contextlib.suppress(*chain.UNREADABLE):
-        found = None if line.problem else decode(_Round, line.content)
+        found = None if line.problem else decode(_ProcessLine, line.content)
         return None if found is None or any(found.process.contradictions()) else found
     return None
 

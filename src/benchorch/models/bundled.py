@@ -121,7 +121,7 @@ def read_bundle(folder: Path) -> torch.nn.Module:
 
     with _first_on_path(folder), (folder / ATTRIBUTES).open("rb") as file:
         definitions = imported(str(folder / DEFINITIONS))
-        held: Bundled = _Reader(file, definitions, load_file(folder / TENSORS)).load()
+        held: Bundled = _ScriptUnpickler(file, definitions, load_file(folder / TENSORS)).load()
     vars(definitions).update(held.values)
     if held.arguments is None:
         return held.module
@@ -139,7 +139,7 @@ def _first_on_path(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-class _Reader(pickle.Unpickler):
+class _ScriptUnpickler(pickle.Unpickler):
     """Takes the script's own names from its definitions, and tensors from a file beside it."""
 
     def __init__(

@@ -46,7 +46,7 @@ class RunFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _CheckedRun:
     directory: Path
     plan: Plan
     journal: Journal
@@ -66,11 +66,11 @@ def check(directory: Path, say: Say = silent) -> list[RunFinding]:
             results[trial_id] = entry.whole(directory)
         except run_directory.SeriesError as error:
             lost.append(str(error))
-    run = _Run(directory=directory, plan=plan, journal=journal, results=results, lost=lost)
+    run = _CheckedRun(directory=directory, plan=plan, journal=journal, results=results, lost=lost)
     return [_of(name, work, run) for name, work in _QUESTIONS.items()]
 
 
-def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> RunFinding:
+def _of(name: str, work: Callable[[_CheckedRun], Iterator[str]], run: _CheckedRun) -> RunFinding:
     try:
         problems = list(work(run))
     except _IMPOSSIBLE as error:
@@ -81,7 +81,7 @@ def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> RunFindi
     return RunFinding(name=name, verdict=UNCHECKED if unchecked else HOLDS, problems=unchecked)
 
 
-def _unchecked(name: str, run: _Run) -> list[str]:
+def _unchecked(name: str, run: _CheckedRun) -> list[str]:
     plain = sum(
         run_directory.SERIES_DIGEST not in e.content
         for e in [entry for entry in run.journal.entries.values() if entry.result.processes]
@@ -92,16 +92,16 @@ def _unchecked(name: str, run: _Run) -> list[str]:
     return ["there is no table.md."] if name == "table" and not table.exists() else []
 
 
-def _lines(run: _Run) -> Iterator[str]:
+def _lines(run: _CheckedRun) -> Iterator[str]:
     yield from run.journal.problems
     yield from (mark for mark in run.journal.marks if mark.startswith("A line is missing"))
 
 
-def _series(run: _Run) -> Iterator[str]:
+def _series(run: _CheckedRun) -> Iterator[str]:
     yield from run.lost
 
 
-def _whole(run: _Run) -> Iterator[str]:
+def _whole(run: _CheckedRun) -> Iterator[str]:
     for trial in run.plan.trials:
         entry = run.journal.entries.get(trial.trial_id)
         if entry is None:
@@ -114,7 +114,7 @@ def _whole(run: _Run) -> Iterator[str]:
             yield f"trial {trial_id} has a result and is not in the plan."
 
 
-def _figures(run: _Run) -> Iterator[str]:
+def _figures(run: _CheckedRun) -> Iterator[str]:
     """Stored metrics that do not follow from the raw series, with or without the baseline.
 
     A trial's line is written when it ends, which may be before its baseline does.
@@ -132,7 +132,7 @@ def _figures(run: _Run) -> Iterator[str]:
                 yield f"trial {trial_id}: {name} is stored as {value}, its series give {given}."
 
 
-def _table(run: _Run) -> Iterator[str]:
+def _table(run: _CheckedRun) -> Iterator[str]:
     from benchorch.results.metrics.summary import summarise_all
     from benchorch.results.report.tables import full_markdown
 
@@ -150,7 +150,7 @@ def _table(run: _Run) -> Iterator[str]:
         yield f"{path} is not the table that the raw series give; report prints that one."
 
 
-def _environment(run: _Run) -> Iterator[str]:
+def _environment(run: _CheckedRun) -> Iterator[str]:
     for trial_id, result in run.results.items():
         folder = run.directory / "trials" / trial_id
         yield from _differs(folder / "environment.json", encode(dict(result.environment)))
@@ -166,7 +166,7 @@ def _differs(path: Path, stored: Json) -> Iterator[str]:
         yield f"{path} is not what the journal has."
 
 
-def _parity(run: _Run) -> Iterator[str]:
+def _parity(run: _CheckedRun) -> Iterator[str]:
     for trial_id, result in beside_baselines(run.results).items():
         if result.outcome is not Outcome.OK or result.baseline_id is None:
             continue
@@ -176,7 +176,7 @@ def _parity(run: _Run) -> Iterator[str]:
             yield f"trial {trial_id}: {result.parity.explanation or 'its outputs differ.'}"
 
 
-def _protocol(run: _Run) -> Iterator[str]:
+def _protocol(run: _CheckedRun) -> Iterator[str]:
     specs = {trial.trial_id: trial.spec for trial in run.plan.trials}
     for trial_id, result in run.results.items():
         if result.outcome is Outcome.OK and not result.valid:
@@ -186,11 +186,11 @@ def _protocol(run: _Run) -> Iterator[str]:
             yield f"trial {trial_id}: planned with delta_ratio {planned}, has {result.delta_ratio}."
 
 
-def _clock(run: _Run) -> Iterator[str]:
+def _clock(run: _CheckedRun) -> Iterator[str]:
     yield from (mark for mark in run.journal.marks if "clock was set back" in mark)
 
 
-_QUESTIONS: Mapping[str, Callable[[_Run], Iterator[str]]] = {
+_QUESTIONS: Mapping[str, Callable[[_CheckedRun], Iterator[str]]] = {
     "lines": _lines,
     "raw series": _series,
     "results": _whole,

@@ -210,7 +210,7 @@ def judged(candidates: Sequence[Candidate], terms: Terms, *, interim: bool = Fal
     }
     alpha = terms.contrast_alpha(len(candidates))
     means = _means(candidates, used, alpha)
-    table = _Table({terms.baseline: _BASELINE, **means}, alpha, terms)
+    table = _TableContrasts({terms.baseline: _BASELINE, **means}, alpha, terms)
     standings = (table.standing(n) if n in means else _unknown(n, used[n]) for n in used)
     unknown = used.keys() - means.keys()
     return Family(
@@ -277,7 +277,7 @@ def _moderated(
     return (own, own_freedom) if rare else (variance, freedom)
 
 
-class _Table:
+class _TableContrasts:
     """All contrasts of a table at one error rate each.
 
     Args:

@@ -54,7 +54,7 @@ def components(nodes: Sequence[Sequence[ArrayLike]]) -> Components | None:
     return Components(call=call, process=process, node=_between_nodes(groups, call, process))
 
 
-class _Group(NamedTuple):
+class _LogSummary(NamedTuple):
     """The logarithms of one process or node: how many, their mean, squares about it."""
 
     n: int
@@ -62,20 +62,20 @@ class _Group(NamedTuple):
     squares: float
 
 
-def _summary(calls: ArrayLike) -> _Group:
+def _summary(calls: ArrayLike) -> _LogSummary:
     logs = np.log(np.asarray(calls, dtype=np.float64))
     mean = float(logs.mean())
-    return _Group(logs.size, mean, float(((logs - mean) ** 2).sum()))
+    return _LogSummary(logs.size, mean, float(((logs - mean) ** 2).sum()))
 
 
-def _joined(groups: Sequence[_Group]) -> _Group:
+def _joined(groups: Sequence[_LogSummary]) -> _LogSummary:
     """Several as one; its squares are those of the groups' means about its own."""
     n = sum(group.n for group in groups)
     mean = math.fsum(group.n * group.mean for group in groups) / n
-    return _Group(n, mean, math.fsum(group.n * (group.mean - mean) ** 2 for group in groups))
+    return _LogSummary(n, mean, math.fsum(group.n * (group.mean - mean) ** 2 for group in groups))
 
 
-def _between_processes(nodes: Sequence[Sequence[_Group]], call: float) -> float | None:
+def _between_processes(nodes: Sequence[Sequence[_LogSummary]], call: float) -> float | None:
     freedom = sum(len(node) - 1 for node in nodes)
     if freedom < 1:
         return None
@@ -87,7 +87,7 @@ def _between_processes(nodes: Sequence[Sequence[_Group]], call: float) -> float 
 
 
 def _between_nodes(
-    nodes: Sequence[Sequence[_Group]], call: float, process: float | None
+    nodes: Sequence[Sequence[_LogSummary]], call: float, process: float | None
 ) -> float | None:
     freedom = len(nodes) - 1
     if freedom < 1:
@@ -101,7 +101,7 @@ def _between_nodes(
     return max(0.0, (whole.squares / freedom - expected) / calls_each)
 
 
-def _shared(groups: Sequence[_Group]) -> int:
+def _shared(groups: Sequence[_LogSummary]) -> int:
     return sum(group.n**2 for group in groups)
 
 

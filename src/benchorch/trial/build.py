@@ -89,7 +89,9 @@ class BuildJob:
         load = loader(self.setup, say)
         keys = self._keys(load)
         keys.find_out()
-        return _Work(job=self, keys=keys, builds=True, load=keys.checked(load), say=say).built()
+        return _BuildWork(
+            job=self, keys=keys, builds=True, load=keys.checked(load), say=say
+        ).built()
 
     def find(self, *, finds_out: bool = False) -> Built | None:
         """What `build` would answer, where the store has all of it; None where it cannot tell.
@@ -105,7 +107,7 @@ class BuildJob:
         try:
             if finds_out:
                 keys.find_out()
-            return _Work(job=self, keys=keys).built()
+            return _BuildWork(job=self, keys=keys).built()
         except (NotComputedYet, StoreError):
             return None
 
@@ -130,7 +132,7 @@ def _not_here(*_: object) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _BuildWork:
     """A job, done one artifact after the other.
 
     Attributes:

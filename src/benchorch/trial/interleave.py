@@ -85,7 +85,7 @@ def interleave(
     in_turn = 1 if candidate_first else -1
     with quiet_heap():
         given = (candidate, baseline)[::in_turn]
-        sides = [_Running(sized(calls, clock, calibration), calls, clock) for calls in given]
+        sides = [_RunningSide(sized(calls, clock, calibration), calls, clock) for calls in given]
         slow_ns = s_to_ns(window_s)
         starts = [_warm_up(side.together, slice_ns, slow_ns) for side in sides]
         for side in sides:
@@ -112,7 +112,7 @@ def least_pair_s(call_ns: float) -> float:
     return ns_to_s(2 * calls * call_ns)
 
 
-class _Running:
+class _RunningSide:
     """The series of one side: between the other's slices, and alone."""
 
     def __init__(self, together: Series, calls: Sequence[Callable[[], object]], clock: Clock):

@@ -52,7 +52,7 @@ class _Imports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Running:
+class _RunningTemplate:
     """A template, and what ends it."""
 
     template: template.Template
@@ -73,8 +73,8 @@ class Templates:
     def __init__(self, specs: Sequence[ConfigNode]) -> None:
         kinds = {(str(spec["model"]), str(spec.get("conversion"))): spec for spec in specs}
         self._specs = tuple(kinds.values())
-        self._of_round: dict[str, _Running | None] = {}
-        self._ahead: dict[str, list[_Running]] = {}
+        self._of_round: dict[str, _RunningTemplate | None] = {}
+        self._ahead: dict[str, list[_RunningTemplate]] = {}
         self._processes, self._rounds, self._loads = len(specs), 1, 0
         self._builds = True  # in the first round alone
 
@@ -118,7 +118,7 @@ class Templates:
 
     def _next(
         self, key: str, package: str, environment: Mapping[str, str], log: Path
-    ) -> _Running | None:
+    ) -> _RunningTemplate | None:
         ahead = self._ahead.setdefault(key, [])
         cores = physical_cores()
         if 1 < cores == self._rounds - 1:
@@ -131,7 +131,7 @@ class Templates:
 
     def _started(
         self, package: str, environment: Mapping[str, str], log: Path, count: int
-    ) -> list[_Running]:
+    ) -> list[_RunningTemplate]:
         """So many templates that have imported everything."""
         imports = _Imports(
             package=package, specs=self._specs, loads=self._loads, builds=self._builds
@@ -151,7 +151,7 @@ class Templates:
                 links.append((held, ours))
             ready = [(held, template.Template(ours, _READY_S)) for held, ours in links]
             failing.pop_all()
-        return [_Running(template=each, held=held) for held, each in ready]
+        return [_RunningTemplate(template=each, held=held) for held, each in ready]
 
 
 def _key(package: str, environment: Mapping[str, str]) -> str:

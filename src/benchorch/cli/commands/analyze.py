@@ -42,7 +42,7 @@ _TRACE_NAMES = ("trace.json.gz", "trace.json", "trace.sqlite", "*.json.gz", "*.s
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
+class _AnalyzeOptions:
     """How traces are read and what is asked of them."""
 
     model: Path | None
@@ -97,7 +97,7 @@ def run(
     **options: Any,
 ) -> Reply:
     """The verdict, the largest gains and the predictions; files in a directory."""
-    given = _Options(**options)
+    given = _AnalyzeOptions(**options)
     _check_together(trace, diff, list_ranges, given, terminal.output)
     if diff:
         return _difference(*diff, given, terminal.say)
@@ -117,7 +117,7 @@ def _check_together(
     trace: Sequence[Path],
     diff: tuple[Path, Path] | None,
     list_ranges: bool,
-    given: _Options,
+    given: _AnalyzeOptions,
     out: Path | None,
 ) -> None:
     """ConfigError for options that do not go together, and for YAML that is too much to read."""
@@ -174,7 +174,7 @@ def _ranges(trace: Path) -> Reply:
     return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
 
 
-def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:
+def _one(traces: Sequence[Path], out: Path, given: _AnalyzeOptions, say: Say) -> Reply:
     from benchorch.trace.report.table import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
@@ -197,7 +197,7 @@ def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:
 
 
 def _analysis(
-    traces: Sequence[Path], given: _Options, graph: OperatorGraph | None, say: Say
+    traces: Sequence[Path], given: _AnalyzeOptions, graph: OperatorGraph | None, say: Say
 ) -> Analysis:
     from benchorch.trace.analysis import analyze
     from benchorch.trace.operators.provenance import beside
@@ -238,7 +238,7 @@ def _operators(model: Path) -> OperatorGraph:
     raise ConfigError([f"--model: expected a .onnx or .pt2 file, got {model}."])
 
 
-def _difference(first: Path, second: Path, given: _Options, say: Say) -> Reply:
+def _difference(first: Path, second: Path, given: _AnalyzeOptions, say: Say) -> Reply:
     from benchorch.trace.comparison.diff import difference
 
     graph = _graph(given.model, given.groups)

@@ -106,12 +106,12 @@ def _count(text: str) -> int:
 @click.option("--strict", is_flag=True, help="unclear evidence fails, too")
 def run(terminal: Terminal, words: Sequence[str], **given: Any) -> Reply:
     """The verdict over all trials, as text, Markdown and JSON."""
-    return _fought(words, _Options(**given), terminal)
+    return _fought(words, _DuelOptions(**given), terminal)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
+class _DuelOptions:
     """Both sides and the extent of a duel, as the command line has them."""
 
     against: str | None
@@ -123,7 +123,7 @@ class _Options:
     strict: bool
 
 
-def _fought(words: Sequence[str], options: _Options, terminal: Terminal) -> Reply:
+def _fought(words: Sequence[str], options: _DuelOptions, terminal: Terminal) -> Reply:
     request = _request(words)
     if not (options.against or options.env):
         line = shlex.join(["benchorch", "duel", *words, "--against", "main"])
@@ -176,7 +176,7 @@ def _request(words: Sequence[str]) -> Request:
 
 @contextmanager
 def _sides(
-    options: _Options, directory: Path
+    options: _DuelOptions, directory: Path
 ) -> Iterator[tuple[tuple[CodeVersion, CodeVersion], Checkout | None, Path]]:
     """Both sides, the checkout of the old one, and a folder for what they build."""
     pythons = [_python(place) for place in options.env or ()] or [sys.executable, sys.executable]
@@ -290,7 +290,7 @@ def _write_table(directory: Path) -> None:
         write_text(directory / TABLE, full_markdown(derive(directory, str(directory))))
 
 
-def _reply(report: duel_report.DuelReport, options: _Options, terminal: Terminal) -> Reply:
+def _reply(report: duel_report.DuelReport, options: _DuelOptions, terminal: Terminal) -> Reply:
     code = INTERRUPTED if report.duel.interrupted else exit_code(report.state, options.strict)
     data = duel_report.data(report, code)
     if terminal.output is not None:

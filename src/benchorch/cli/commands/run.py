@@ -29,7 +29,7 @@ _OPTIONS = """\
 _NAME, _DEFAULT = 12, 16
 
 
-class _Run(Words):
+class _RunCommand(Words):
     """A run, whose help describes the configuration."""
 
     def get_help(self, ctx: click.Context) -> str:
@@ -60,7 +60,7 @@ def _line(name: str, default: str, meaning: str) -> str:
     return head + (meaning if fits else re.split(r"; | \(", meaning)[0])
 
 
-@command("run", cls=_Run)
+@command("run", cls=_RunCommand)
 @words_argument()
 def run(terminal: Terminal, words: Sequence[str]) -> int:
     """A benchmark of what the words describe."""

@@ -34,7 +34,7 @@ class GraphBreak:
         return f"{self.file}:{self.line}: {self.reason}" if self.file else self.reason
 
 
-class _Listener(logging.Handler):
+class _BreakHandler(logging.Handler):
     """Handler of Dynamo's own log of graph breaks; not every one of them ends a graph."""
 
     def __init__(self, breaks: dict[GraphBreak, None]) -> None:
@@ -70,7 +70,7 @@ def _reason(text: str) -> str:
 @contextlib.contextmanager
 def recorded_breaks(breaks: dict[GraphBreak, None]) -> Iterator[None]:
     """Record every graph break meanwhile, with its place in the user's code."""
-    listener = _Listener(breaks)
+    listener = _BreakHandler(breaks)
     loggers = [logging.getLogger(f"torch._dynamo.{name}.__graph_breaks") for name in _LOGGERS]
     before = [(logger, logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:

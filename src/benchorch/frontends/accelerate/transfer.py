@@ -42,7 +42,7 @@ class ExportedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Program:
+class _SavedProgram:
     """A program on disk, and its part of the ``model`` configuration."""
 
     program: torch.export.ExportedProgram
@@ -58,7 +58,7 @@ class GraphExporter:
     """
 
     directory: Path
-    _open: dict[tuple[object, ...], _Program] = field(default_factory=dict)
+    _open: dict[tuple[object, ...], _SavedProgram] = field(default_factory=dict)
 
     @property
     def configs(self) -> Path:
@@ -99,7 +99,7 @@ class GraphExporter:
         check_same(program, given, outputs)
         node = keep_program(program, programs_folder())
         if is_open:
-            self._open[key] = _Program(program=program, node=node)
+            self._open[key] = _SavedProgram(program=program, node=node)
         return node
 
     def _configure(self, name: str, node: Mapping[str, Json], arrays: Arrays) -> None:

@@ -60,9 +60,9 @@ def match(
     """
     names = _names((*a, *b))
     rounds = (
-        _Round(lambda stored: stored.trial.trial_id, _always),
-        _Round(_labels_and_axes(across), _always),
-        _Round(_labels(across), _no_contradiction(across)),
+        _Criterion(lambda stored: stored.trial.trial_id, _always),
+        _Criterion(_labels_and_axes(across), _always),
+        _Criterion(_labels(across), _no_contradiction(across)),
     )
     found: dict[int, tuple[StoredTrial, StoredTrial]] = {}
     taken: set[int] = set()
@@ -79,7 +79,7 @@ def match(
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _Criterion:
     """Criterion of a match: an equal key, and further agreement."""
 
     key: Callable[[StoredTrial], Hashable]

@@ -154,7 +154,7 @@ def fight(
             old, new = (running.enter_context(started(side, modules)) for side in sides)
             found.origins = (old.origin, new.origin)
             check(found.origins)
-            _Rounds(bouts, old, new, terms=terms, extent=extent, say=say).run()
+            _PairRounds(bouts, old, new, terms=terms, extent=extent, say=say).run()
         except ExecutorError:
             if found.origins is None:
                 raise
@@ -163,7 +163,7 @@ def fight(
     return found
 
 
-class _Rounds:
+class _PairRounds:
     """One pair of each trial that needs more, round by round, in an order drawn anew."""
 
     def __init__(

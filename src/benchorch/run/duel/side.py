@@ -45,7 +45,7 @@ GONE = "the duel ended"
 
 def main() -> None:
     """Answer one order after the other until there are no more."""
-    line = _Line(sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0))
+    line = _Channel(sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0))
     os.dup2(2, 1)  # whatever else is printed goes to the log
     opening = from_json(Opening, sys.stdin.buffer.readline())
     directory = Path(opening.directory)
@@ -60,7 +60,7 @@ def main() -> None:
                 line.report(runs.answer(order))
 
 
-class _Line:
+class _Channel:
     """Messages to the duel and its orders."""
 
     def __init__(self, orders: IO[bytes], messages: IO[bytes]) -> None:

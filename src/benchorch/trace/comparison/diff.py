@@ -85,7 +85,7 @@ class PeriodDifference:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _PathTime:
     """Time of one key on a path, and what did the work."""
 
     ns: float = 0.0
@@ -126,7 +126,7 @@ def difference(first: Analysis, second: Analysis) -> PeriodDifference:
 
 
 def _change(
-    key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool
+    key: Key, work: Mapping[Key, _PathTime], other: Mapping[Key, _PathTime], fused: bool
 ) -> WorkChange:
     """Change of one kind of work on some shapes, with its reason."""
     one, two = work.get(key), other.get(key)
@@ -154,7 +154,7 @@ def _period_ns(analysis: Analysis) -> int:
     return round(analysis.path.length_ns / analysis.steps.shown_count)
 
 
-def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
+def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _PathTime]]:
     """The path of a period: costs by name, and work by kind and shapes."""
     path, events, count = analysis.path, analysis.events, analysis.steps.shown_count
     cause = analysis.reasons.cause
@@ -170,7 +170,7 @@ def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
     operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
     distinct = np.unique(operator[operator >= 0])[:_MOST_READ]
     details = events.details(distinct.tolist())
-    work: dict[Key, _Work] = defaultdict(_Work)
+    work: dict[Key, _PathTime] = defaultdict(_PathTime)
     took_ns = path.duration_ns[working].tolist()
     for event, caller, took in zip(owner.tolist(), operator.tolist(), took_ns, strict=True):
         arguments = details.get(caller, {})

@@ -40,7 +40,7 @@ Row = tuple[object, ...]
 Text = Callable[[object], str]  # of a number in the table of strings, or in that of memories
 
 
-class _Table(NamedTuple):
+class _EventTable(NamedTuple):
     name: str
     category: Category
     named_by: tuple[str, ...]  # the columns that an event's name is made of
@@ -49,15 +49,15 @@ class _Table(NamedTuple):
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 TABLES = (
-    _Table(f"{_CUPTI}RUNTIME", Category.RUNTIME, ("nameId",), on_host=True),
-    _Table(f"{_CUPTI}KERNEL", Category.KERNEL, ("demangledName", "shortName")),
-    _Table(f"{_CUPTI}GRAPH_TRACE", Category.KERNEL, ("graphId",)),
-    _Table(f"{_CUPTI}MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind")),
-    _Table(f"{_CUPTI}MEMSET", Category.FILL, ("bytes",)),
-    _Table(f"{_CUPTI}SYNCHRONIZATION", Category.SYNC, ("syncType",)),
-    _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), on_host=True),
-    _Table("OSRT_API", Category.OTHER, ("nameId",), on_host=True),
-    _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), on_host=True),
+    _EventTable(f"{_CUPTI}RUNTIME", Category.RUNTIME, ("nameId",), on_host=True),
+    _EventTable(f"{_CUPTI}KERNEL", Category.KERNEL, ("demangledName", "shortName")),
+    _EventTable(f"{_CUPTI}GRAPH_TRACE", Category.KERNEL, ("graphId",)),
+    _EventTable(f"{_CUPTI}MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind")),
+    _EventTable(f"{_CUPTI}MEMSET", Category.FILL, ("bytes",)),
+    _EventTable(f"{_CUPTI}SYNCHRONIZATION", Category.SYNC, ("syncType",)),
+    _EventTable("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), on_host=True),
+    _EventTable("OSRT_API", Category.OTHER, ("nameId",), on_host=True),
+    _EventTable("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), on_host=True),
 )
 
 
@@ -170,7 +170,7 @@ def read_nsight(path: Path) -> Events:
 
 def _gather(
     gathered: Gathered,
-    table: _Table,
+    table: _EventTable,
     number: int,
     columns: Sequence[Row],
     texts: tuple[Text, Text],

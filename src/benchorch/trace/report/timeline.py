@@ -44,7 +44,7 @@ class Slice(NamedTuple):
     width: float
 
 
-class _Scale(NamedTuple):
+class _TimeScale(NamedTuple):
     begin_ns: int
     end_ns: int
 
@@ -94,16 +94,16 @@ def allocated(analysis: Analysis) -> Iterator[dict[str, object]]:
             yield {"label": label, "height": MEMORY, "most": format_bytes(most), "line": line}
 
 
-def _scale(analysis: Analysis) -> _Scale:
+def _scale(analysis: Analysis) -> _TimeScale:
     steps = analysis.steps
     begin_ns, end_ns = analysis.periods.interval_ns
     last = steps.shown[1]
     if steps.back_to_back and last - steps.shown[0] >= MOST_SHOWN:
         begin_ns = max(begin_ns, int(steps.done_ns[last - MOST_SHOWN]))
-    return _Scale(begin_ns, end_ns)
+    return _TimeScale(begin_ns, end_ns)
 
 
-def _lanes(events: Events, scale: _Scale) -> Iterator[tuple[int, Int64s, int]]:
+def _lanes(events: Events, scale: _TimeScale) -> Iterator[tuple[int, Int64s, int]]:
     """The lanes with most time in the interval: number, events, rows."""
     hidden = (Category.SYNC, Category.RECORD, Category.OVERHEAD)
     inside = (events.end_ns > scale.begin_ns) & (events.start_ns < scale.end_ns)
@@ -121,7 +121,7 @@ def _lanes(events: Events, scale: _Scale) -> Iterator[tuple[int, Int64s, int]]:
             yield lane, longest[: MOST_SLICES // MOST_LANES], depths
 
 
-def _slices(events: Events, these: Int64s, scale: _Scale, top: float) -> Iterator[Slice]:
+def _slices(events: Events, these: Int64s, scale: _TimeScale, top: float) -> Iterator[Slice]:
     order = these[np.lexsort((-events.duration_ns[these], events.start_ns[these]))]
     ends: list[int] = []
     columns = (order, events.start_ns[order], events.end_ns[order])
@@ -136,7 +136,7 @@ def _slices(events: Events, these: Int64s, scale: _Scale, top: float) -> Iterato
             yield scale.slice(start, end, top + depth * ROW, color, name)
 
 
-def _path(analysis: Analysis, scale: _Scale) -> Iterator[Slice]:
+def _path(analysis: Analysis, scale: _TimeScale) -> Iterator[Slice]:
     """The path's segments; neighbours of one cause that are too short to see are one."""
     path, events = analysis.path, analysis.events
     end_ns = path.start_ns + path.duration_ns

@@ -163,7 +163,7 @@ def _remarks(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
                 yield f"change {number} selects {share:.2%} of all work: {named}"
 
 
-class _Replay(NamedTuple):
+class _Replayed(NamedTuple):
     dag: Dag
     period_ns: float
     recorded_ns: float  # the same of so few steps as were recorded
@@ -173,7 +173,7 @@ class _Replay(NamedTuple):
     changed: Changed
 
 
-def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
+def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replayed:
     """The period of a hypothesis, and the path of the interval that is shown."""
     periods = basis.analysis.periods
     dag, changed = hypothesis.rewired()
@@ -184,10 +184,10 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     least_ns = periods.least_ns(weight_ns) if dag is basis.dag else 0.0
     changed_dag = replace(dag, weight_ns=held_ns)
     steady_ns = max(period_ns, least_ns)
-    return _Replay(changed_dag, steady_ns, period_ns, error_ns, path, elapsed_ns, changed)
+    return _Replayed(changed_dag, steady_ns, period_ns, error_ns, path, elapsed_ns, changed)
 
 
-def _cached_ns(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
+def _cached_ns(basis: Basis, hypothesis: Hypothesis, replay: _Replayed) -> float:
     """The period if what remains takes as long as where it is fastest: its data fits a cache."""
     if hypothesis.added is not None or not (hypothesis.cached_ratio != 1.0).any():
         return replay.period_ns
@@ -197,7 +197,7 @@ def _cached_ns(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
 
 
 def _readings(
-    basis: Basis, changes: Sequence[Transform], hypothesis: Hypothesis, replay: _Replay
+    basis: Basis, changes: Sequence[Transform], hypothesis: Hypothesis, replay: _Replayed
 ) -> Iterator[tuple[str, float]]:
     """The period as other readings of the trace would have it, each with its reason.
 
@@ -253,7 +253,7 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     return {one.value: share for one, share in found.items()}
 
 
-def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
+def _nodes(basis: Basis, replay: _Replayed) -> tuple[EntityRow, ...]:
     analysis = basis.analysis
     if not analysis.matched_ratio:
         return ()
@@ -262,7 +262,7 @@ def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
     return Ledger(analysis.periods, times).table(basis.nodes, replayed=0)[:-1]
 
 
-def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
+def _moved(basis: Basis, replay: _Replayed) -> tuple[Moved, ...]:
     before, after = basis.named_ns, basis.named(replay.path)
     names = (*basis.events.names, UNNAMED)
     order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()

@@ -69,7 +69,7 @@ def test_a_wrong_option_is_refused_with_a_line_to_type(words: tuple[str, ...]) -
 
 @pytest.mark.parametrize("words", [["--against", "HEAD"], ["--against=HEAD"]], ids=" ".join)
 def test_a_gate_against_a_revision_is_a_duel(words: list[str], monkeypatch) -> None:
-    seen: list[duel._Options] = []
+    seen: list[duel._DuelOptions] = []
     monkeypatch.setattr(duel, "_fought", lambda words, options, terminal: seen.append(options))
     gate.run.reply([*words, "--max-regression", "3%"])
     (options,) = seen
