@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import final
+from typing import TypeAlias, final
 
 from benchorch.errors import ConfigError, StoreError
-from benchorch.files import check_inside, read_bytes
+from benchorch.files import check_inside, open_regular, read_bytes
 from benchorch.formatting import first_few, shell_word
 from benchorch.journal import lease, lock, run_directory, uploads
 from benchorch.journal.reader import read_journal
@@ -27,6 +27,8 @@ _LOCAL_FILES = frozenset({lock.LOCK, lease.HOLDER, NOTES, "rebuilt"})
 _MOST_SHOWN = 5
 
 LOG = logging.getLogger(__name__)
+
+_Stamp: TypeAlias = tuple[int, int]
 
 
 @final
@@ -127,7 +129,7 @@ class _Copy:
     reason: str = ""
     warn: bool = True
     status: bytes = b""
-    copied: dict[str, tuple[int, int]] = field(default_factory=dict)
+    copied: dict[str, _Stamp] = field(default_factory=dict)
 
     def once(self) -> bool:
         """Copy what has changed; whether the bucket took it."""
@@ -146,9 +148,11 @@ class _Copy:
         """Copy what has changed; why the rest cannot be read; StoreError.
 
         The coordinator's status is read before all else and copied after it: whoever reads there
-        that the run has ended finds every result. An unreadable trial file delays neither.
+        that the run has ended finds every result. The results are read next and copied before it:
+        whoever reads one finds its trial's files. An unreadable trial file delays neither.
         """
         status = _status(self.directory)
+        results: tuple[bytes, _Stamp] | None = None
         unread: dict[Path, str] = {}
 
         def refused(path: Path, error: OSError) -> None:
@@ -157,30 +161,49 @@ class _Copy:
             if not gone and not _is_local(name):  # some exist only for a moment
                 unread[name] = f"{path} cannot be read: {error.strerror or error}"
 
+        try:
+            results = self._new_results()
+        except OSError as error:
+            refused(self.directory / run_directory.RESULTS, error)
         for name, path in _files(self.directory, refused):
             try:
-                if name != lock.FILE:
+                if name not in (lock.FILE, run_directory.RESULTS):
                     self._upload(name, path)
             except OSError as error:
                 refused(path, error)
+        if results is not None:
+            self._write(run_directory.RESULTS, results[0])
+            self.copied[run_directory.RESULTS] = results[1]
         if all(len(name.parts) > 1 for name in unread):
             self._write_status(status)
         return [*unread.values()]
 
     def _upload(self, name: str, path: Path) -> None:
         """Copy a file if it has changed; OSError where it cannot be read."""
-        status = path.stat()
-        stamp = (status.st_size, status.st_mtime_ns)
+        stamp = _stamp(path.stat())
         if self.copied.get(name) != stamp:
             self.place.upload(f"{self.name}/{name}", path)
             self.copied[name] = stamp
             self.files += 1
 
+    def _new_results(self) -> tuple[bytes, _Stamp] | None:
+        """The results with their stamp; None where they have not changed."""
+        with open_regular(self.directory / run_directory.RESULTS, links=False) as file:
+            stamp = _stamp(os.fstat(file.fileno()))
+            return None if self.copied.get(run_directory.RESULTS) == stamp else (file.read(), stamp)
+
     def _write_status(self, status: bytes) -> None:
         if status and status != self.status:
-            self.place.write(f"{self.name}/{lock.FILE}", status)
+            self._write(lock.FILE, status)
             self.status = status
-            self.files += 1
+
+    def _write(self, name: str, data: bytes) -> None:
+        self.place.write(f"{self.name}/{name}", data)
+        self.files += 1
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    return status.st_size, status.st_mtime_ns
 
 
 def _status(directory: Path) -> bytes:
@@ -199,7 +222,7 @@ def again(directory: Path, place: Objects) -> str:
 def _files(
     directory: Path, refused: Callable[[Path, OSError], object]
 ) -> Iterator[tuple[str, Path]]:
-    """A run's files by their names; lists of trials come after the trials' files.
+    """A run's files by their names, those of trials first.
 
     Args:
         refused: receives the folders that cannot be listed.

@@ -16,6 +16,7 @@ from benchorch.cli.commands import archive as command
 from benchorch.domain.result import Outcome, TrialResult, UploadedFile
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory, uploads
+from benchorch.run import archive
 from benchorch.run.archive import archive_run, archived_runs, download_run
 from benchorch.stores.attempt_bucket import AttemptBucket
 from benchorch.stores.objects import Objects, bucket_at
@@ -133,6 +134,36 @@ def test_a_status_with_an_end_is_copied_after_every_result(
     assert place.ends_seen
 
 
+class Late:
+    """A bucket during whose first upload a trial of the run ends."""
+
+    def __init__(self, place: Objects, run: Path) -> None:
+        self.place, self.late = place, [run]
+
+    def upload(self, name: str, path: Path) -> None:
+        if self.late:
+            run_directory.append_result(self.late.pop(), result(trial("late")), {})
+        self.place.upload(name, path)
+
+    def write(self, name: str, data: bytes) -> None:
+        self.place.write(name, data)
+
+
+def test_the_files_of_every_copied_result_are_copied_before_it(run: Path, bucket: Bucket) -> None:
+    """Whoever follows a run fetches a trial's files once, when its result is there."""
+    place: Any = Late(bucket_at(bucket.url), run)
+    for trials in ({trial().trial_id}, {trial().trial_id, trial("late").trial_id}):
+        archive_run(run, place)
+        lines = bucket.read(f"{plan_id(run)}/results.jsonl").splitlines()
+        assert {json.loads(line)["trial_id"] for line in lines} == trials
+        series = {f"{plan_id(run)}/trials/{one}/observations.jsonl" for one in trials}
+        assert series <= {*bucket.names()}
+
+
+def refused(path: Path, **_: object) -> Any:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
 class Unreadable:
     """A bucket to which one file of the run cannot be copied, as where it is another user's."""
 
@@ -141,7 +172,7 @@ class Unreadable:
 
     def upload(self, name: str, path: Path) -> None:
         if path.name == self.name:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            refused(path)
         self.place.upload(name, path)
 
     def write(self, name: str, data: bytes) -> None:
@@ -150,9 +181,11 @@ class Unreadable:
 
 @pytest.mark.parametrize("name", ["log.txt", "results.jsonl"])
 def test_a_file_that_cannot_be_read_is_named_and_delays_no_other(
-    run: Path, bucket: Bucket, name: str
+    run: Path, bucket: Bucket, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a run is not copied without its results."""
+    if name == "results.jsonl":
+        monkeypatch.setattr(archive, "open_regular", refused)
     (run / "driver.json").write_text(json.dumps({"ended_at": "now"}))
     place: Any = Unreadable(bucket_at(bucket.url), name)
     kept = archive_run(run, place)
