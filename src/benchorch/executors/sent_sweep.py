@@ -186,7 +186,7 @@ class SentSweep:
         directory: the run's own, here.
         before_usd: what the run had spent when it sent the sweep.
         seen: the trials whose results have come.
-        problems: what is wrong with the results there, by the line's number.
+        problems: what is wrong with the results there, by the line's number or the trial.
         taken: bytes of the results that were read.
         unfetched: the last entry of each trial whose files have not come.
     """
@@ -196,7 +196,7 @@ class SentSweep:
     directory: Path
     before_usd: float = 0.0
     seen: set[str] = field(default_factory=set)
-    problems: dict[int, str] = field(default_factory=dict)
+    problems: dict[int | str, str] = field(default_factory=dict)
     taken: int = 0
     checker: chain.Checker = field(default_factory=chain.Checker)
     unfetched: dict[str, JournalEntry] = field(default_factory=dict)
@@ -232,8 +232,12 @@ class SentSweep:
         most = None if spending.max_usd is None else spending.max_usd + self.before_usd
         return replace(spending, usd=spending.usd + self.before_usd, max_usd=most)
 
-    def new_entries(self) -> Sequence[JournalEntry]:
-        """Finished results that were not fetched yet; damaged lines go to `problems`."""
+    def new_entries(self, *, ended: bool = True) -> Sequence[JournalEntry]:
+        """Finished results that were not fetched yet; damaged lines go to `problems`.
+
+        Args:
+            ended: whether the sweep has; until then a raw series that is lost may still come.
+        """
         lines = self._new_lines()
         for line in map(self.checker.line, lines):
             try:
@@ -244,8 +248,12 @@ class SentSweep:
             if not line.follows and line.number - 1 not in self.problems:
                 self.problems[line.number] = f"a line is missing there before line {line.number}"
             self.unfetched[entry.result.trial_id] = entry
-        found = self.unfetched.items()
-        return [one for name, one in found if name not in self.seen and not one.result.unfinished]
+        found = [(name, one) for name, one in self.unfetched.items() if name not in self.seen]
+        return [
+            one
+            for name, one in found
+            if not one.result.unfinished and (ended or name not in self.problems)
+        ]
 
     def _new_lines(self) -> Sequence[bytes]:
         """Lines since the last look, read from the newline before them."""
@@ -260,7 +268,7 @@ class SentSweep:
         return whole.splitlines()
 
     def fetch(self, entry: JournalEntry) -> TrialResult:
-        """An entry's result, with the trial's files in the run's directory."""
+        """An entry's result, with the trial's files in the run's directory; SeriesError."""
         trial_id = entry.result.trial_id
         check_inside(trial_id, self.directory)
         run_directory.trial_directory(self.directory, trial_id)
@@ -277,9 +285,11 @@ class SentSweep:
             self.stack.download(name, path)
         if entry.result.uploads:
             self._fetch_uploads(entry.result)
+        result = entry.whole(self.directory)
         self.seen.add(trial_id)
         self.unfetched.pop(trial_id, None)
-        return entry.whole(self.directory)
+        self.problems.pop(trial_id, None)
+        return result
 
     def _fetch_uploads(self, result: TrialResult) -> None:
         there = {*self.stack.listed(f"{self.name}/{uploads.ATTEMPTS}/{result.trial_id}/")}

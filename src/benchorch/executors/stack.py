@@ -51,7 +51,7 @@ from benchorch.interfaces.stack import (
     StackFacts,
     Stacks,
 )
-from benchorch.journal.run_directory import is_id
+from benchorch.journal.run_directory import SeriesError, is_id
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -430,7 +430,7 @@ class _Following:
             ended = bool(status.get("ended_at"))
             if status != before:
                 before, heard_s = status, self.now_s()
-            yield from self._new_results(sweep)
+            yield from self._new_results(sweep, ended=ended)
             self._pass_on(sweep, status)
             if ended and self.failing_since_s is None:
                 break
@@ -451,13 +451,17 @@ class _Following:
                 "missing."
             )
 
-    def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
-        entries = self._patiently(sweep.new_entries) or ()
-        for number, problem in sweep.problems.items():
-            self._say(f"{problem}; its trial has no result", about=f"line {number}")
+    def _new_results(self, sweep: SentSweep, *, ended: bool) -> Iterator[TrialResult]:
+        entries = self._patiently(partial(sweep.new_entries, ended=ended)) or ()
+        for name, problem in sweep.problems.items():
+            self._say(f"{problem}; its trial has no result", about=f"line {name}")
         requested = {trial.trial_id for trial in self.trials}
         for entry in (one for one in entries if one.result.trial_id in requested):
-            result = self._patiently(partial(sweep.fetch, entry))
+            try:
+                result = self._patiently(partial(sweep.fetch, entry))
+            except SeriesError as error:
+                sweep.problems[entry.result.trial_id] = error.problems[0].rstrip(".")
+                continue
             if result is None:
                 return
             yield result

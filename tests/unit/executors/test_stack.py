@@ -36,6 +36,8 @@ from benchorch.interfaces.stack import (
 from benchorch.journal import chain, run_directory
 from benchorch.journal.lock import acquire_lock
 from benchorch.journal.registry import remember
+from support.synthetic_runs import result as measured
+from support.synthetic_runs import write_run
 
 TRIALS = tuple(
     Trial(trial_id=f"{n:016x}", labels={}, spec={"hardware": {"kind": "g5.xlarge"}})
@@ -56,6 +58,8 @@ class Account(Stack):
     failed: str = ""
     failures: list[StackError] = field(default_factory=list)
     damaged: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    late: dict[str, bytes] = field(default_factory=dict)
     readiness: Sequence[Readiness] = ()
     start_reports: dict[str, str] = field(default_factory=dict)
     refused: Refusal | None = None
@@ -94,6 +98,8 @@ class Account(Stack):
             result = TrialResult(
                 trial_id=ids[self.done], labels={}, outcome=Outcome.OK, uploads=(trace,)
             )
+            if self.done in self.lost:
+                result = replace(result, processes=measured(TRIALS[self.done]).processes)
             at = f"{self.name}/results.jsonl"
             *_, before = [b"", *self.objects.get(at, b"").splitlines()]
             node: Any = encode(result)
@@ -104,6 +110,8 @@ class Account(Stack):
             self.objects[at] = self.objects.get(at, b"") + line
             self.done += 1
         ended = {"ended_at": "now", "complete": True} if self.done == len(ids) else {}
+        if ended:
+            self.objects |= {f"{self.name}/{name}": data for name, data in self.late.items()}
         busy = {} if ended else {ids[self.done]: {"since": "", "text": "measure process 1"}}
         spent = {"usd": 0.1 * self.done, "max_usd": 2.0, "machines": {"g5.xlarge": 1}}
         status = json.dumps({"pid": 1, "busy": busy, "spending": spent, **ended}).encode()
@@ -631,6 +639,27 @@ def test_a_result_that_was_changed_in_the_bucket_is_not_taken(
     with pytest.raises(ExecutorError, match=expected):
         found.extend(sweep(tmp_path))
     assert {one.trial_id for one in found} == {TRIALS[0].trial_id, TRIALS[2].trial_id}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_raw_series_that_is_not_in_the_bucket_ends_no_line_before_the_sweep_has(
+    account: Account, tmp_path: Path, late: bool
+) -> None:
+    lost = TRIALS[1]
+    account.lost = (1,)
+    if late:
+        run = write_run(tmp_path / "there", (lost, measured(lost)))
+        series = run_directory.series_path(run, lost.trial_id)
+        account.late = {series.relative_to(run).as_posix(): series.read_bytes()}
+    found: list[TrialResult] = []
+    told = ""
+    try:
+        found.extend(sweep(tmp_path))
+    except ExecutorError as error:
+        told = str(error)
+    assert ("1 trial without a result" in told) == ("raw series is lost" in told) == (not late)
+    ids = {trial.trial_id for trial in TRIALS}
+    assert {one.trial_id for one in found} == (ids if late else ids - {lost.trial_id})
 
 
 def test_each_damaged_line_is_reported_once(account: Account, tmp_path: Path) -> None:
