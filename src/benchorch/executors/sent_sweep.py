@@ -236,7 +236,8 @@ class SentSweep:
         """Finished results that were not fetched yet; damaged lines go to `problems`.
 
         Args:
-            ended: whether the sweep has; until then a raw series that is lost may still come.
+            ended: whether the sweep has; until then a raw series that is lost may still come, and
+                a trial that failed for want of a machine may still be measured.
         """
         lines = self._new_lines()
         for line in map(self.checker.line, lines):
@@ -247,13 +248,12 @@ class SentSweep:
                 continue
             if not line.follows and line.number - 1 not in self.problems:
                 self.problems[line.number] = f"a line is missing there before line {line.number}"
-            self.unfetched[entry.result.trial_id] = entry
-        found = [(name, one) for name, one in self.unfetched.items() if name not in self.seen]
-        return [
-            one
-            for name, one in found
-            if not one.result.unfinished and (ended or name not in self.problems)
-        ]
+            if entry.result.trial_id not in self.seen:
+                self.unfetched[entry.result.trial_id] = entry
+        found = self.unfetched.items()
+        if ended:
+            return [one for _, one in found if not one.result.unfinished]
+        return [one for name, one in found if one.result.is_final and name not in self.problems]
 
     def _new_lines(self) -> Sequence[bytes]:
         """Lines since the last look, read from the newline before them."""

@@ -16,7 +16,7 @@ import pytest
 from benchorch import __version__
 from benchorch.cli.commands.status import _on_a_stack
 from benchorch.domain.codec import encode
-from benchorch.domain.result import Outcome, TrialResult, UploadedFile
+from benchorch.domain.result import Failure, Outcome, TrialResult, UploadedFile
 from benchorch.domain.session import SPENDING, Event, Session
 from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Plan, Trial
@@ -699,6 +699,31 @@ def test_results_are_read_once_and_again_where_the_file_is_another(
     add(replace(TRIALS[0], trial_id="another"))
     assert names() == [TRIALS[2].trial_id, "another"]
     assert not followed.problems
+
+
+def test_a_trial_without_a_machine_has_the_result_of_the_next_head(
+    account: Account, tmp_path: Path
+) -> None:
+    """Its line for now is in the bucket when another head runs it again."""
+    followed = sent_sweep.SentSweep(stack=account, name="p-1", directory=tmp_path)
+    no_machine = Failure(stage="schedule", kind="no_capacity", message="none")
+    lines: list[bytes] = []
+
+    def add(trial: Trial, outcome: Outcome, failure: Failure | None = None) -> None:
+        result: Any = encode(
+            TrialResult(trial_id=trial.trial_id, labels={}, outcome=outcome, failure=failure)
+        )
+        lines.append(chain.seal(result, lines[-1] if lines else b""))
+        account.objects["p-1/results.jsonl"] = b"".join(line + b"\n" for line in lines)
+
+    for trial in TRIALS[:2]:
+        add(trial, Outcome.FAILED, no_machine)
+    assert followed.new_entries(ended=False) == []
+    add(TRIALS[0], Outcome.OK)
+    (entry,) = followed.new_entries(ended=False)
+    assert followed.fetch(entry).outcome is Outcome.OK
+    (entry,) = followed.new_entries(ended=True)
+    assert followed.fetch(entry).failure == no_machine
 
 
 def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path) -> None:
