@@ -30,11 +30,7 @@ from benchorch.domain.session import Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.errors import ExecutorError
-from benchorch.executors.scheduling.file_transfer import (
-    FolderContent,
-    ShippedFiles,
-    collect_files,
-)
+from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
 from benchorch.files import check_inside
 from benchorch.interfaces.stack import Stack
 from benchorch.journal import chain, run_directory, uploads
@@ -107,11 +103,6 @@ def plan_to_send(
         budget = node_of(settings, "budget")
         settings["budget"] = {**budget, "max_usd": spending.max_usd - spending.spent_usd}
     return replace(plan, plan_id=name, trials=tuple(trials), skips=(), session=settings)
-
-
-def files_of(session: Session, trials: Sequence[Trial]) -> ShippedFiles:
-    """The files that the trials name, and the user's modules that those import."""
-    return collect_files(session, trials, "")
 
 
 def place_files(directory: Path, root: Path) -> None:

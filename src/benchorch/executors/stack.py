@@ -21,14 +21,13 @@ from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
 from benchorch.executors.scheduling.capacity import MarketPolicy
-from benchorch.executors.scheduling.file_transfer import FolderContent
+from benchorch.executors.scheduling.file_transfer import FolderContent, collect_files
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     STOPPED,
     SentSweep,
     cancel_command,
     digest_of,
-    files_of,
     is_unfetched,
     look_command,
     new_name,
@@ -282,7 +281,7 @@ class _Following:
 
     def _found_or_sent(self) -> SentSweep:
         """The sweep of these trials and files that was left, or a new one."""
-        files = files_of(self.session, self.trials)
+        files = collect_files(self.session, self.trials)
         digest = digest_of(self.trials, files)
         name = unfetched(self.stack, digest)
         if name is not None:

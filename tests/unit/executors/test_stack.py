@@ -784,7 +784,7 @@ def test_the_same_line_after_an_edit_of_its_files_is_another_sweep(
     account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     zoo = [shipped(tmp_path, zoo=b"hidden = 128"), shipped(tmp_path, zoo=b"hidden = 4096")]
-    monkeypatch.setattr(stack, "files_of", lambda session, trials: zoo[0])
+    monkeypatch.setattr(stack, "collect_files", lambda session, trials: zoo[0])
     left = sweep(tmp_path, 1)
     next(left)
     left.close()  # type: ignore[attr-defined]  # it is a generator

@@ -114,7 +114,7 @@ class ShippedFiles:
         write_folder(FolderContent(files=missing), Path("/"))
 
 
-def collect_files(session: Session, trials: Sequence[Trial], probe: str) -> ShippedFiles:
+def collect_files(session: Session, trials: Sequence[Trial], probe: str = "") -> ShippedFiles:
     """The files that the trials name, and the user's modules that those import.
 
     ConfigError if they are too large to ship.
