@@ -101,6 +101,7 @@ class Invocation:
     results: dict[str, TrialResult] = field(default_factory=dict)
     unfinished: dict[str, TrialResult] = field(default_factory=dict)
     plan: Plan | None = None
+    _former: dict[str, TrialResult] = field(default_factory=dict)
     _again: set[str] | None = None
     _cut: bool = False
     _recorder: Sidecar | None = None
@@ -138,6 +139,7 @@ class Invocation:
             self._enter(found)
             if self.terms.again:
                 self._forget_chosen(self.plan, found)
+            self._former = {r.trial_id: r for r in found if r.trial_id not in self.results}
 
     def _forget_chosen(self, plan: Plan, found: Collection[TrialResult]) -> None:
         """Drop the results of the trials that are to run again; the journal keeps them.
@@ -297,16 +299,20 @@ class Invocation:
 
     def _drop_simulated(self, executor: Executor) -> None:
         """Drop results of simulated nodes where the executor reaches real ones."""
-        if not executor.is_simulated():
-            real = {n: r for n, r in self.results.items() if not r.environment.get("rehearsed")}
-            self.results = real
+        if executor.is_simulated():
+            return
+        for found in (self.results, self._former):
+            for name in [n for n, r in found.items() if r.environment.get("rehearsed")]:
+                del found[name]
 
     def close(self, *, complete: bool) -> int:
         """Write and show the table, finish recording; the exit code."""
         if self.plan is None:
             return 0
-        complete = complete and all(trial.trial_id in self.results for trial in self.plan.trials)
+        has_all = all(trial.trial_id in self.results for trial in self.plan.trials)
+        complete = complete and has_all
         try:
+            self._restore_former()
             self._end_unfinished()
             run = RunResults(
                 directory=self.directory,
@@ -342,7 +348,7 @@ class Invocation:
                 whole=self._is_whole(),
             )
         missing = not recorded and self.plan.recorder.get("required") is True
-        return 0 if self._did_what_was_requested() and not missing else 1
+        return 0 if self._did_what_was_requested() and has_all and not missing else 1
 
     def _is_whole(self) -> bool:
         """Whether every trial of the plan has its final result."""
@@ -362,6 +368,12 @@ class Invocation:
             )
         done = bool(ran) and sound and not self._is_late
         return done and (not missing or self.terms.allow_skips)
+
+    def _restore_former(self) -> None:
+        """Let earlier results stand that no new one replaces; a final one yields to no part."""
+        final = {name for name, result in self._former.items() if result.is_final}
+        self.unfinished = {n: r for n, r in self.unfinished.items() if n not in final}
+        self.results = {**self._former, **self.results}
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""

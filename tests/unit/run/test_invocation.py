@@ -467,6 +467,53 @@ def test_a_finished_trial_that_runs_again_begins_without_rounds_that_were_left(
     assert run_directory.read_rounds(tmp_path / "other", FAST.trial_id) is not None
 
 
+def again(directory: Path, *only: str) -> pipeline.Invocation:
+    """A rerun of these trials; without any, a resume."""
+    invocation = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=directory,
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+        terms=pipeline.RunTerms(again=bool(only), only=only),
+    )
+    invocation.open()
+    invocation._specs.update({one.trial_id: one.spec for one in TRIALS})
+    return invocation
+
+
+def texts(directory: Path) -> list[str]:
+    return [(directory / n).read_text() for n in (run_directory.TABLE, run_directory.WINNER)]
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_rerun_that_is_interrupted_leaves_the_result_that_it_was_to_replace(
+    tmp_path: Path, processes: int
+) -> None:
+    directory = tmp_path / "run"
+    run(directory, (OF_EAGER, OF_FAST, OF_BROKEN)).close(complete=True)
+    before = texts(directory)
+    repeated = again(directory, "fast")
+    (directory / run_directory.WINNER).unlink()
+    repeated._accept([going_on(OF_FAST, number + 1) for number in range(processes)])
+    repeated.interrupt()
+    stored = {one.trial_id: one for one in reader.read_results(directory)}
+    assert stored[FAST.trial_id] == OF_FAST
+    assert texts(directory) == before
+    assert not [one for one in check(directory) if one.verdict == "does not hold"]
+
+
+def test_what_an_interrupted_resume_did_not_come_to_is_in_its_table(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    run(directory, (OF_EAGER, going_on(OF_FAST, 4))).close(complete=False)
+    before = (directory / run_directory.TABLE).read_text()
+    assert again(directory).close(complete=True) == 1
+    assert (directory / run_directory.TABLE).read_text() == before
+    resumed = again(directory)
+    resumed._accept([going_on(OF_FAST, 5)])
+    resumed.interrupt()
+    (found,) = (one for one in reader.read_results(directory) if one.unfinished)
+    assert len(found.processes) == 5
+
+
 def test_a_finished_result_takes_the_place_of_what_went_on(tmp_path: Path) -> None:
     invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4), OF_FAST, OF_BROKEN))
     assert not invocation.unfinished
