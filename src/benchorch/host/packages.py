@@ -9,6 +9,9 @@ from benchorch.host.environment import is_installed
 
 INSTALL = "pip install"
 
+TORCH_WHEELS = "https://download.pytorch.org/whl"
+"""The index of PyTorch's builds, a folder for each device's tag; PyPI has one of each platform."""
+
 _NO_REMEDY = frozenset({"all", "dev", "docs"})
 """Extras that are made of others, or bring tools of a developer's."""
 

@@ -28,6 +28,7 @@ from benchorch.formatting import interval_text, is_known, printable
 from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.frameworks.onnx_files import runtime_distribution
 from benchorch.host.environment import ONNX_RUNTIMES
+from benchorch.host.packages import TORCH_WHEELS
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
@@ -45,7 +46,6 @@ from benchorch.trial.stages import Built
 
 _FILES = Path(__file__).parent / "files"
 _CHECK_S = 300
-_CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 _SERVER = ("fastapi", "uvicorn")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 # As PEP 440 spells them. Of anything else a line of the Dockerfile could be made.
@@ -227,7 +227,7 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
         )
     pins = [_pin(name, chosen) for name in _packages(kind, chosen)]
     on_cpu = "torch" in kind.requires and not setup.on_gpu
-    index = [f"--extra-index-url {_CPU_WHEELS}"] if on_cpu else []
+    index = [f"--extra-index-url {TORCH_WHEELS}/cpu"] if on_cpu else []
     (out / "requirements.txt").write_text("\n".join([*index, *pins]) + "\n", encoding="utf-8")
     python = ".".join(str(_measured_version("python", chosen)).split(".")[:2])
     docker = (_FILES / "Dockerfile.txt").read_text(encoding="utf-8").format(python=python)

@@ -28,7 +28,8 @@ from benchorch.domain.result import Outcome
 from benchorch.domain.trial import Plan, node_of
 from benchorch.errors import ConfigError
 from benchorch.files import digest_once, write_json, write_text
-from benchorch.host.environment import package_versions
+from benchorch.host.environment import package_versions, release
+from benchorch.host.packages import TORCH_WHEELS
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
 from benchorch.models import trust
@@ -57,6 +58,9 @@ what* (1) or *not comparable, and why* (3). It was measured with Python {python}
 {version} and the packages of `requirements.txt`:
 
     pip install --requirement requirements.txt
+
+benchorch is not among them, nor what was installed from a folder or an archive of its own: an index may have
+something else by such a name.
 
 `bundle.json` has the figures with the intervals within which they must fall.
 """
@@ -268,17 +272,25 @@ def _write_notes(folder: Path, manifest: BundleManifest, trials: Sequence[Stored
 
 
 def _requirements(trials: Sequence[StoredTrial]) -> Iterator[str]:
-    """The lock: all packages where they still are as measured, else those that were noted."""
+    """The lock: all packages where they still are as measured, else those that were noted.
+
+    Without benchorch, and without what was not installed from an index.
+    """
     nodes = [node_of(one.environment, "packages") for one in trials]
     measured = {name: str(version) for node in nodes for name, version in node.items()}
+    installed = [
+        (str(one.metadata["Name"]).lower(), one) for one in importlib.metadata.distributions()
+    ]
+    own = {"benchorch", *(name for name, one in installed if one.read_text("direct_url.json"))}
+    pinned = {name: one.version for name, one in reversed(installed)}  # the first is imported
     if package_versions(measured) != measured:
         yield "# Packages have changed since it was measured; these are the ones that were noted."
-        yield from (f"{name}=={version}" for name, version in sorted(measured.items()))
-        return
-    every = {
-        str(one.metadata["Name"]).lower(): one.version for one in importlib.metadata.distributions()
-    }
-    yield from (f"{name}=={version}" for name, version in sorted(every.items()))
+        pinned = measured
+    torch = pinned.get("torch", "")
+    if release(torch) != torch:
+        yield f"--extra-index-url {TORCH_WHEELS}/{torch.partition('+')[2]}"
+    listed = sorted((name, release(pinned[name])) for name in pinned if name.lower() not in own)
+    yield from (f"{name}=={version}" for name, version in listed)
 
 
 def _members(folder: Path) -> list[tuple[str, Path]]:

@@ -1,6 +1,7 @@
 """A bundle: what is in it, and that a damaged, edited or hostile one is refused in a sentence."""
 
 import contextlib
+import importlib.metadata
 import json
 import zipfile
 
@@ -92,6 +93,29 @@ def test_what_is_no_longer_the_same_model_is_not_to_be_reproduced(tmp_path):
     run = write_run(tmp_path / "run", *pairs)
     with pytest.raises(ConfigError, match="no longer the same model"):
         write_bundle(run, [], tmp_path / "b.zip")
+
+
+@pytest.mark.parametrize("changed_since", [False, True])
+def test_its_packages_are_those_that_an_index_has(tmp_path, monkeypatch, changed_since):
+    """Whoever installs them asks no index for benchorch, nor for a package of the owner's."""
+    site = tmp_path / "site"
+    for name, version in (("torch", "9.0+cpu"), ("torchvision", "9.1+cpu"), ("MyModels", "1.0")):
+        folder = site / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    (folder / "direct_url.json").write_text('{"url": "file:///home/me/my-models"}')
+    monkeypatch.syspath_prepend(site)
+    packages = {"torch": "9.0+cpu", "benchorch": importlib.metadata.version("benchorch")}
+    packages |= {"MyModels": "1.0"} | ({"torchvision": "8.0+cpu"} if changed_since else {})
+    of_eager = result(EAGER, environment={"packages": packages})
+    write_bundle(write_run(tmp_path / "run", (EAGER, of_eager)), [], tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        lines = archive.read("requirements.txt").decode().splitlines()
+    index = "--extra-index-url https://download.pytorch.org/whl/cpu"
+    assert lines[changed_since] == index
+    assert {"torch==9.0", f"torchvision=={'8.0' if changed_since else '9.1'}"} <= {*lines}
+    assert not any("benchorch" in line or "models" in line.lower() for line in lines[2:])
+    assert (len(lines) == 4) is changed_since
 
 
 def test_an_edited_member_is_named(bundle, tmp_path):
