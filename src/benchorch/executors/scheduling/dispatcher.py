@@ -299,16 +299,15 @@ class _Sweep:
 
     def run(self, now_s: Callable[[], float]) -> Iterator[Sequence[TrialResult]]:
         """Every result, in groups that are never empty, until none is owed."""
-        while not self.assignments.done():
+        while self.declined or not self.assignments.done():
             queued = self.assignments.queued()
             self.fleet.request(self._affordable(queued))
-            results = [*self.keep_budget(now_s(), queued)]
+            results = [*self._declined(), *self.keep_budget(now_s(), queued)]
             results += self.give_up_overdue(now_s(), self.assignments.queued())
             if results:
                 yield results
-            if self.assignments.done():
-                break
-            yield from self._received()
+            if not self.assignments.done():
+                yield from self._received()
         if self.spending.cannot_idle():
             self.fleet.terminate()
         self._report_spending(self.spending.last_report())

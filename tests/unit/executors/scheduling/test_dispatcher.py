@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
+from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
@@ -29,6 +31,7 @@ from benchorch.executors.scheduling.dispatcher import (
     dispatch,
 )
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
+from benchorch.executors.scheduling.spending import SpendingMeter
 
 LIMITS = RetryLimits(max_attempts=3, wait_s=30, start_s=120)
 
@@ -301,6 +304,46 @@ def test_a_kind_that_is_finished_is_no_longer_wanted() -> None:
 
 def build(kind: str = "a") -> Trial:
     return Trial(trial_id="ahead", labels={"hardware_kind": kind}, spec={}, build_steps=1)
+
+
+@pytest.mark.parametrize("kinds", ["ab", "b"], ids=["built", "no machine for the build"])
+def test_the_last_trial_has_a_result_though_the_budget_ends_while_it_waits_for_a_build(
+    kinds: str,
+) -> None:
+    def joined_at_once(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.polls == 1:
+            return [Joined(agent=kind, kinds=(kind,)) for kind in kinds]
+        return [ended(assignment) for assignment in fleet.sent]
+
+    price = Price(
+        kind="b",
+        market=Market.ON_DEMAND,
+        usd_per_hour=1.0,
+        region="r",
+        as_of="2026",
+        source="config",
+    )
+    meter = SpendingMeter(
+        rules=SpendingRules(max_usd=1.0), prices=PriceSnapshot(on_demand={"b": price})
+    )
+    shared = SharedBuilds(
+        builds=(build(),),
+        after={"1": ("ahead",)},
+        forecasts={"1": Forecast(measure_s=36000.0)},
+    )
+    fleet = ScriptedFleet(joined_at_once)
+    groups = dispatch(
+        [trial("1", "b")],
+        fleet,
+        lambda event: None,
+        LIMITS,
+        fleet.now_s,
+        shared=shared,
+        spending=meter,
+    )
+    (result,) = chain.from_iterable(groups)
+    assert result.failure is not None
+    assert result.failure.kind == "budget_reached"
 
 
 WAITING = [trial("1", "b"), trial("2", "b"), trial("3", "b")]
