@@ -6,6 +6,7 @@ built once, whatever is forecast here.
 
 import contextlib
 import statistics
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,6 +24,7 @@ from benchorch.executors.scheduling.queue import Forecast
 from benchorch.interfaces.conversion import Step
 from benchorch.interfaces.model import Model
 from benchorch.journal import run_directory
+from benchorch.journal.chain import mapping_of
 from benchorch.journal.registry import newest_invocations
 
 PROCESS_S = 3.0
@@ -140,12 +142,12 @@ def read_durations(directories: Iterable[Path]) -> PastDurations:
 
 
 def past_trials(lines: Iterable[ConfigNode]) -> Iterator[PastTrial]:
-    """The trials among a journal's lines that were measured."""
+    """The trials among a journal's lines that were measured to their end."""
     for line in lines:
         stages = _node(line, "stages_s")
         measured_s = _seconds(stages.get("measure"))
         build = _node(line, "build")
-        if line.get("outcome") != Outcome.OK or measured_s is None:
+        if line.get("outcome") != Outcome.OK or line.get("unfinished") or measured_s is None:
             continue
         labels = {str(key): str(value) for key, value in _node(line, "labels").items()}
         processes = line.get("processes")
@@ -290,11 +292,12 @@ def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def journal_lines(directory: Path) -> Iterator[ConfigNode]:
-    """The lines of a run's results; none where they cannot be read."""
-    with contextlib.suppress(OSError, ValueError):  # a damaged file must not cost the sweep
-        for line in run_directory.read_lines(directory / run_directory.RESULTS):
-            if isinstance(line, Mapping):
-                yield line
+    """The last lines of a run's results, the newest first; none where they cannot be read."""
+    with contextlib.suppress(OSError):  # a damaged file must not cost the sweep
+        lines = run_directory.whole_lines(directory / run_directory.RESULTS)
+        for line in reversed(deque(lines, maxlen=MOST_LINES)):
+            with contextlib.suppress(ValueError):
+                yield mapping_of(line)
 
 
 def _node(node: Json, key: str) -> ConfigNode:

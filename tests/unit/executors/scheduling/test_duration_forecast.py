@@ -34,11 +34,20 @@ def trial(name: str, conversion: dict[str, Json], **more: Json) -> Trial:
     return Trial(trial_id=name, labels=labels, spec=spec)
 
 
-def ran(directory: Path, one: Trial, *, measure_s: float, build_s: float, outcome: str = "ok"):
+def ran(
+    directory: Path,
+    one: Trial,
+    *,
+    measure_s: float,
+    build_s: float,
+    outcome: str = "ok",
+    unfinished: bool = False,
+):
     line = {
         "trial_id": one.trial_id,
         "labels": one.labels,
         "outcome": outcome,
+        "unfinished": unfinished,
         "stages_s": {"build": build_s, "measure": measure_s},
         "build": {"original_build_s": build_s},
     }
@@ -125,6 +134,18 @@ def test_a_trial_that_was_measured_before_takes_as_long_and_has_its_artifacts(
     assert set(expected["1"].builds.values()) == {0.0}
     assert expected["2"].measure_s == pytest.approx((7 + 70) / 2)
     assert list(expected["2"].builds.values())[1:] == [(90 + 900) / 4] * 2
+
+
+def test_of_a_trial_that_was_interrupted_or_run_again_the_newest_whole_result_counts(
+    tmp_path: Path,
+) -> None:
+    one, other = trial("1", COMPILED), trial("2", EXPORT)
+    ran(tmp_path / "run", one, measure_s=4, build_s=0, unfinished=True)
+    ran(tmp_path / "run", one, measure_s=70, build_s=0)
+    ran(tmp_path / "run", one, measure_s=50, build_s=0)
+    ran(tmp_path / "run", other, measure_s=4, build_s=0, unfinished=True)
+    expected = forecasts([one, other], read_durations([tmp_path / "run"]))
+    assert [expected[name].measure_s for name in "12"] == [50, 60]
 
 
 def test_failures_and_unreadable_journals_teach_nothing(tmp_path: Path) -> None:
