@@ -246,7 +246,7 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
             if not isinstance(error, Terminated):  # nobody is there to answer
                 _leave_or_cancel(found.directory)
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-    except ExecutorError:
+    except (ExecutorError, ConfigError):
         if found := invocation():
             found.cut_short()
         raise

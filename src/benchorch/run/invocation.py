@@ -103,6 +103,7 @@ class Invocation:
     plan: Plan | None = None
     _former: dict[str, TrialResult] = field(default_factory=dict)
     _again: set[str] | None = None
+    _has_begun: bool = False
     _cut: bool = False
     _recorder: Sidecar | None = None
     _archiver: Sidecar | None = None
@@ -217,6 +218,7 @@ class Invocation:
         todo = [t for t in plan.trials if self._is_due(t.trial_id)]
         if not is_new:
             check_budget(plan, todo, self._status.spent_usd)
+        self._has_begun = True
         if not self._is_whole():
             with self._on_disk("The winner"):  # of the trials that the run had before
                 (self.directory / run_directory.WINNER).unlink(missing_ok=True)
@@ -329,15 +331,7 @@ class Invocation:
                 if self._is_whole():
                     write_json(self.directory / run_directory.WINNER, winner_of(run))
         finally:
-            recorded = _finished(
-                self._recorder, complete, partial(self.report.waiting, "recording the results")
-            )
-            self._status.end(complete=complete)
-            archived = _finished(
-                self._archiver, complete, partial(self.report.waiting, "copying to the bucket")
-            )
-            if self._lock is not None:  # the process may live on after this run
-                self._lock.close()
+            recorded, archived = self._end_run(complete=complete)
         if self.results or complete:
             self.report.closing(
                 self.plan,
@@ -349,6 +343,19 @@ class Invocation:
             )
         missing = not recorded and self.plan.recorder.get("required") is True
         return 0 if self._did_what_was_requested() and has_all and not missing else 1
+
+    def _end_run(self, *, complete: bool) -> tuple[bool, bool]:
+        """Note the end of the run; whether the tracker and the bucket have all of it."""
+        recorded = _finished(
+            self._recorder, complete, partial(self.report.waiting, "recording the results")
+        )
+        self._status.end(complete=complete)
+        archived = _finished(
+            self._archiver, complete, partial(self.report.waiting, "copying to the bucket")
+        )
+        if self._lock is not None:  # the process may live on after this run
+            self._lock.close()
+        return recorded, archived
 
     def _is_whole(self) -> bool:
         """Whether every trial of the plan has its final result."""
@@ -405,9 +412,11 @@ class Invocation:
             self.report.interrupted(self.directory, results=len(self.results))
 
     def cut_short(self) -> None:
-        """Interrupt where an executor failed, unless it failed before the first result."""
-        if self.results or self.unfinished:
+        """Interrupt where an error ends the run; before the first result only its end is noted."""
+        if self._has_begun and (self.results or self.unfinished or self._former):
             self.interrupt()
+        elif self.plan is not None:
+            self._end_run(complete=False)
 
     def abandon(self) -> None:
         """End where results cannot be stored: the recorder, the status and the lock do not stay."""

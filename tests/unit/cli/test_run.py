@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.cli.run import _to_its_end
-from benchorch.errors import RecordError
+from benchorch.errors import ConfigError, ExecutorError, RecordError
 
 
 class Invocation:
@@ -21,6 +21,9 @@ class Invocation:
 
     def interrupt(self):
         self.ended.append("interrupted")
+
+    def cut_short(self):
+        self.ended.append("cut short")
 
     def abandon(self):
         self.ended.append("abandoned")
@@ -53,14 +56,22 @@ def test_without_a_signal_the_invocation_is_closed():
     assert ended_by(lambda: None) == (0, [True])
 
 
-def test_an_invocation_whose_results_cannot_be_stored_ends():
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        (RecordError("the disk is full"), "abandoned"),
+        (ExecutorError("no cluster responds"), "cut short"),
+        (ConfigError(["the files are too large to ship"]), "cut short"),
+    ],
+)
+def test_an_invocation_that_an_error_ends_is_ended(error, ended):
     def work():
-        raise RecordError("the disk is full")
+        raise error
 
     invocation = Invocation()
-    with pytest.raises(RecordError, match="disk is full"):
+    with pytest.raises(type(error)):
         _to_its_end(work, lambda: invocation)
-    assert invocation.ended == ["abandoned"]
+    assert invocation.ended == [ended]
 
 
 def test_a_second_signal_interrupts_the_end_and_does_not_kill():

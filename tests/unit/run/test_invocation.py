@@ -25,10 +25,10 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Skip
-from benchorch.errors import RecordError
+from benchorch.errors import ConfigError, ExecutorError, RecordError
 from benchorch.interfaces.executor import Executor
 from benchorch.journal import chain, reader, run_directory
-from benchorch.journal.lock import acquire_lock, is_running
+from benchorch.journal.lock import acquire_lock, is_running, read_coordinator
 from benchorch.journal.registry import remember
 from benchorch.results.compare.load_run import derive
 from benchorch.results.metrics import summary
@@ -393,6 +393,49 @@ def test_a_finished_run_that_is_extended_has_no_winner_until_it_has_finished_aga
     invocation.run_plan(replace(plan, trials=(more,)), cast(Executor, MeasuresNothing()))
     invocation.close(complete=False)
     assert not (directory / run_directory.WINNER).exists()
+
+
+@pytest.mark.parametrize("results", [(), (OF_EAGER,)], ids=["no result", "results"])
+@pytest.mark.parametrize("error", [ExecutorError("no cluster"), ConfigError(["too large"])])
+def test_a_run_that_an_error_ends_has_not_died(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    results: Sequence[TrialResult],
+    error: Exception,
+) -> None:
+    monkeypatch.setattr(pipeline, "recording", lambda directory, plan: None)
+
+    class Fails(MeasuresNothing):
+        def run_grouped(
+            self, trials: object, work: object, emit: object
+        ) -> Iterator[Sequence[TrialResult]]:
+            yield from ([one] for one in results)
+            raise error
+
+    directory = tmp_path / "run"
+    invocation = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=directory,
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+    )
+    invocation.open()
+    plan = Plan(plan_id="p", name="n", trials=TRIALS, skips=(), session=SESSION)
+    with pytest.raises(type(error)):
+        invocation.run_plan(plan, cast(Executor, Fails()))
+    invocation.cut_short()
+    coordinator = read_coordinator(directory)
+    assert coordinator is not None
+    assert (coordinator.complete, coordinator.ended_at is None) == (False, False)
+    assert not is_running(directory)
+    assert (directory / run_directory.TABLE).exists() == bool(results)
+
+
+def test_a_wrong_request_for_a_stored_run_leaves_it_as_it_is(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    run(directory, (OF_EAGER,))
+    again(directory).cut_short()
+    assert not (directory / run_directory.TABLE).exists()
+    assert not is_running(directory)
 
 
 def test_all_batches_have_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,10 @@ def _run(invocation: Invocation, request: _Request) -> None:
         words = [*_written(request, invocation.directory / "model"), *request.words]
         invocation.run(request.composer.jobs(words))
     except ConfigError as error:
-        _remove(new)
+        if invocation.plan is None:
+            _remove(new)
+        else:
+            invocation.cut_short()
         if error.next:
             error.add_note(f"Next: {error.next}")
         raise
