@@ -102,9 +102,15 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
 def _complete(place: Objects, plan_id: str, directory: Path) -> None:
     """Add the files that nodes have put into the bucket by themselves, as far as they count.
 
-    The rounds of trials whose result is final stay in the bucket, and are dropped as at their end.
+    What a run removes stays in the bucket, and is dropped as the run did: the rounds of trials
+    whose result is final, and the winner of the trials that it had before others were added.
     """
-    for trial_id, entry in read_journal(directory).entries.items():
+    entries, winner = read_journal(directory).entries, directory / run_directory.WINNER
+    if winner.exists():
+        final = {name for name, entry in entries.items() if entry.result.is_final}
+        if {one.trial_id for one in run_directory.read_plan(directory).trials} - final:
+            winner.unlink()
+    for trial_id, entry in entries.items():
         if entry.result.is_final:
             run_directory.rounds_path(directory, trial_id).unlink(missing_ok=True)
         uploads.complete(

@@ -301,6 +301,22 @@ def test_rounds_come_home_for_a_trial_that_goes_on_and_for_no_finished_one(
     assert run_directory.read_rounds(back, open_.trial_id) is not None
 
 
+@pytest.mark.parametrize("state", ["missing", "unfinished", "final"])
+def test_a_winner_comes_home_where_every_trial_of_the_plan_has_its_result(
+    bucket: Bucket, tmp_path: Path, state: str
+) -> None:
+    """A run that goes on with more trials removes it, and what is removed stays in the bucket."""
+    directory, place = tmp_path / "run", bucket_at(bucket.url)
+    done, added = trial("eager"), trial("torchscript")
+    found = None if state == "missing" else replace(result(added), unfinished=state == "unfinished")
+    write_run(directory, (done, result(done)), (added, found))
+    (directory / run_directory.WINNER).write_text("{}")
+    archive_run(directory, place)
+    back = tmp_path / "back"
+    download_run(place, plan_id(directory), back)
+    assert (back / run_directory.WINNER).exists() == (state == "final")
+
+
 def test_a_run_that_is_not_there_is_refused_with_those_that_are(
     run: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
