@@ -21,8 +21,8 @@ from benchorch.results.pricing.sweep_cost import TrialForecast, expected, market
 class SweepState(StrEnum):
     """State of a sweep.
 
-    ``ended`` has a result of every trial, ``interrupted`` was ended before by a person, and of
-    ``dead`` the coordinator died.
+    ``ended`` has a result of every trial, ``interrupted`` was ended before by a person or an
+    error, and of ``dead`` the coordinator died.
     """
 
     RUNNING = "running"
