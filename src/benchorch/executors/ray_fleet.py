@@ -72,6 +72,7 @@ class _Agent:
         placement: requested for it; None if it was started on an existing node.
         greeting: the first call, until its reply comes.
         updated_s: when its last update was requested.
+        leaving: why its node ends soon; empty where it does not.
         calls: replies to come, with their assignments.
     """
 
@@ -84,7 +85,7 @@ class _Agent:
     greeting: Reply | None = None
     update: Reply | None = None
     updated_s: float = 0.0
-    leaving: bool = False
+    leaving: str = ""
     calls: dict[Reply, TaskAssignment] = field(default_factory=dict)
 
 
@@ -454,8 +455,8 @@ class RayFleet(Fleet):
 
     def _mark_leaving(self, agent: _Agent, reason: str) -> None:
         if not agent.leaving:
-            agent.leaving = True
-            self._messages.append(Leaving(agent=agent.name, reason=f"{agent.host}: {reason}"))
+            agent.leaving = reason
+            self._messages.append(Leaving(agent=agent.name))
 
     def _check_nodes(self, now_s: float) -> None:
         """Do not wait for replies from dead nodes: after a partition they never fail."""
@@ -469,12 +470,12 @@ class RayFleet(Fleet):
     def _lose(self, agent: _Agent, error: str) -> None:
         if agent.name not in self._agents:
             return
-        reason = f"the agent on {agent.host} was lost: {last_line(error)}"
+        reason = f"the agent on {agent.host} was lost: {agent.leaving or last_line(error)}"
         if agent.greeting is not None:
             self._failures[agent.node or agent.kinds[0]] += 1
             self._last_failure.update(dict.fromkeys(agent.kinds, reason))
         self._kill(agent)
-        self._messages.append(Lost(agent=agent.name, reason=reason, uncounted=agent.leaving))
+        self._messages.append(Lost(agent=agent.name, reason=reason, uncounted=bool(agent.leaving)))
 
     def _kill(self, agent: _Agent) -> None:
         """Forget an agent and kill it: one that is only cut off must not go on measuring."""

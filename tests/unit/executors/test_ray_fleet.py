@@ -476,8 +476,11 @@ def test_a_node_that_dies_without_notice_costs_an_attempt() -> None:
     assert [event.stage for event in events] == ["retry"]
 
 
-@pytest.mark.parametrize("source", ["Ray", "the machine"])
-def test_an_announced_interruption_costs_no_attempt(source: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [("Ray", "Ray drains its node"), ("the machine", "EC2 will terminate this machine at 08:22")],
+)
+def test_an_announced_interruption_costs_no_attempt(source: str, reason: str) -> None:
     ray = LaunchingRay()
 
     def announce() -> None:
@@ -494,7 +497,9 @@ def test_an_announced_interruption_costs_no_attempt(source: str) -> None:
     ray.after(BOOT_S + 15, die)
     results, events = sweep(ray, [trial("t")])
     assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 1)
-    assert [event.stage for event in events] == ["retry"]
+    (event,) = events
+    assert event.stage == "retry"
+    assert event.message.endswith(f"was lost: {reason}")
 
 
 @pytest.mark.parametrize("source", ["Ray", "the machine"])

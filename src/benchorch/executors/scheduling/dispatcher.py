@@ -98,7 +98,6 @@ class Leaving:
     """An agent's node will be interrupted: it may finish what it holds, and gets no more."""
 
     agent: str
-    reason: str
 
 
 Message: TypeAlias = Joined | TrialEvents | Finished | Faulted | Lost | Leaving
@@ -276,7 +275,6 @@ class _Sweep:
         n_agents: of each kind.
         unserved_since_s: since when a kind has had no agent.
         slots_since_s: since when such a kind has had a node.
-        leaving: agents whose loss does not count.
         announced: kinds for which waiting has been reported.
     """
 
@@ -294,7 +292,6 @@ class _Sweep:
     n_agents: Counter[str] = field(default_factory=Counter)
     unserved_since_s: dict[str, float] = field(default_factory=dict)
     slots_since_s: dict[str, float] = field(default_factory=dict)
-    leaving: set[str] = field(default_factory=set)
     announced: set[str] = field(default_factory=set)
 
     def run(self, now_s: Callable[[], float]) -> Iterator[Sequence[TrialResult]]:
@@ -413,12 +410,10 @@ class _Sweep:
                 self.supply(assignment.agent)
             case Leaving(agent=agent):
                 self._remove(agent)
-                self.leaving.add(agent)
             case Lost(agent=agent, reason=reason, uncounted=uncounted):
                 self._remove(agent)
                 for assignment in self.assignments.held(agent):
                     self.spending.end(assignment.trial.trial_id)
-                uncounted = uncounted or agent in self.leaving
                 loss = self.assignments.lose(agent, reason, uncounted=uncounted)
                 yield from self._report(loss, reason)
 

@@ -205,7 +205,7 @@ def test_an_agent_on_an_interrupted_node_gets_no_more_trials() -> None:
             case 1:
                 return [Joined(agent="x", kinds=("a",))]
             case 2:
-                return [Leaving(agent="x", reason="spot"), *map(ended, fleet.sent)]
+                return [Leaving(agent="x"), *map(ended, fleet.sent)]
             case 3:
                 assert [assignment.trial.trial_id for assignment in fleet.sent] == ["1"]
                 return [Joined(agent="y", kinds=("a",))]
@@ -223,7 +223,7 @@ def test_a_late_result_of_an_interrupted_node_does_not_count_twice() -> None:
             case 1:
                 return [Joined(agent="x", kinds=("a",))]
             case 2:
-                return [Leaving(agent="x", reason="spot"), Lost(agent="x", reason="gone")]
+                return [Leaving(agent="x"), Lost(agent="x", reason="gone", uncounted=True)]
             case 3:
                 return [Joined(agent="y", kinds=("a",))]
             case _:
@@ -485,7 +485,7 @@ class ChaosFleet(ScriptedFleet):
             return Lost(agent=agent, reason="dead", uncounted=choice == "excuse")
         if choice == "leave" and self.queues:
             self.left.add(self.dice.choice(list(self.queues)))
-            return Leaving(agent=sorted(self.left)[-1], reason="spot")
+            return Leaving(agent=sorted(self.left)[-1])
         if choice == "say" and busy:
             assignment = self.queues[self.dice.choice(busy)][0]
             return TrialEvents(events=(Event(trial_id=assignment.trial.trial_id, stage="measure"),))
