@@ -59,8 +59,8 @@ what* (1) or *not comparable, and why* (3). It was measured with Python {python}
 
     pip install --requirement requirements.txt
 
-benchorch is not among them, nor what was installed from a folder or an archive of its own: an index may have
-something else by such a name.
+benchorch is not among them, nor what was installed from a folder or an archive of its own: an index
+may have something else by such a name.
 
 `bundle.json` has the figures with the intervals within which they must fall.
 """
