@@ -11,11 +11,10 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.side_by_side import side_by_side
-from benchorch.host.machine_kind import declared_kind
+from benchorch.host.machine_kind import LOCAL_KINDS, declared_kind
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.stack import Readiness
 
-LOCAL_KINDS = ("local", "local_gpu")
 STACK_HEAD = Path("/etc/benchorch/cluster.yaml")
 """Only an AWS stack's head has it; nothing is measured beside the scheduler."""
 

@@ -6,6 +6,7 @@ from typing import final
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
+from benchorch.host.machine_kind import LOCAL_KINDS
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 
 
@@ -21,7 +22,7 @@ class Local(Executor):
     """
 
     isolated: bool = True
-    kinds: Sequence[str] = ("local", "local_gpu")
+    kinds: Sequence[str] = LOCAL_KINDS
 
     def __post_init__(self) -> None:
         if not self.kinds or not all(self.kinds):

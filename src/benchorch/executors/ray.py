@@ -20,7 +20,7 @@ from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.nodes import last_line
-from benchorch.executors.ray_cluster import LOCAL_KINDS, RayAutoscaler, connected, simulated
+from benchorch.executors.ray_cluster import RayAutoscaler, connected, simulated
 from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.scheduling.agent import AgentSetup
 from benchorch.executors.scheduling.assignments import hardware_kind
@@ -37,6 +37,7 @@ from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_f
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.scheduling.spending import SpendingMeter
 from benchorch.executors.simulated_fleet import simulated_node_types
+from benchorch.host.machine_kind import LOCAL_KINDS
 from benchorch.interfaces.attempt_files import AttemptFiles
 from benchorch.interfaces.executor import (
     ARCHIVE_VARIABLE,

@@ -26,12 +26,11 @@ from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
 from benchorch.executors.simulated_fleet import LOOPBACK, SimulatedCluster, start_simulated_cluster
 from benchorch.files import expanded
+from benchorch.host.machine_kind import LOCAL_KINDS
 from benchorch.interfaces.launched_machines import LaunchedMachines
 from benchorch.interfaces.node_starts import NodeStarts
 
 logger = logging.getLogger(__name__)
-
-LOCAL_KINDS = ("local", "local_gpu")
 
 PROBE_S = 10.0
 """How long a cluster's port may take to accept a connection."""

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from benchorch.interfaces.hardware import KIND_VARIABLE
 
+LOCAL_KINDS = ("local", "local_gpu")
+"""The kinds that every machine is of, whatever it is besides."""
+
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 """DMI product name; on EC2 it is the instance type."""
 
