@@ -170,7 +170,8 @@ class Paired:
         ours: the candidate's blocks while interleaved; None where `design` is ``adjacent`` and
             the process's own observations are meant.
         theirs: the baseline's blocks.
-        ours_from, theirs_from: index of the first block that counts in each.
+        ours_from, theirs_from: index of the first block that counts in each; their number where
+            none does: that is no pair.
         ours_alone, theirs_alone: each side's blocks in the same process while the other was idle,
             one half before all slices and the other after them; None where `design` is
             ``adjacent``, and where they were not measured.
@@ -325,7 +326,7 @@ class ProcessRecord:
             yield from side.contradictions()
         ours = self.observations if pair.ours is None else pair.ours
         for each, first in (ours, pair.ours_from), (pair.theirs, pair.theirs_from):
-            if first >= max(1, len(each.durations_ns)):
+            if first > len(each.durations_ns):
                 yield f"a comparison from block {first} of {len(each.durations_ns)}"
 
 

@@ -15,6 +15,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.errors import ConfigError
 from benchorch.journal import reader, run_directory
 from benchorch.results.compare.load_run import derive
+from benchorch.stats.pairs import log_ratio
 from support.synthetic_runs import result, trial, write_run
 
 EAGER = trial()
@@ -93,8 +94,8 @@ LOAD = Load(rate_per_s=1.0, first=0, end=40, seed=0, arrivals="poisson")
         (lambda one: observed(one, loads=(replace(LOAD, first=9, end=8),)), "loads"),
         (lambda one: observed(one, events={"collection": (40,)}), "events"),
         (
-            lambda one: replace(one, paired=replace(one.paired, theirs_from=40)),
-            "a comparison from block 40 of 40",
+            lambda one: replace(one, paired=replace(one.paired, theirs_from=41)),
+            "a comparison from block 41 of 40",
         ),
         (
             lambda one: replace(one, paired=replace(one.paired, ours=None, ours_from=41)),
@@ -118,3 +119,12 @@ def test_a_series_that_contradicts_its_result_is_refused(
     rounds = run_directory.read_rounds(run, "t")
     assert rounds is not None
     assert rounds.processes == (other,)
+
+
+def test_a_comparison_whose_last_block_was_compiled_is_no_pair_and_no_damage() -> None:
+    one = SOUND.processes[0]
+    assert one.paired is not None
+    for side in ("ours_from", "theirs_from"):
+        unpaired = replace(one, paired=replace(one.paired, **{side: 40}))
+        assert list(unpaired.contradictions()) == []
+        assert log_ratio(unpaired) is None
