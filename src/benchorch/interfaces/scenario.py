@@ -42,6 +42,11 @@ class Scenario(ABC):
         """How many calls may run side by side; each needs one that is bound for itself."""
         return 1
 
+    @property
+    def schedules_s(self) -> float:
+        """Longest that its schedules may take: a process may take so much beside its time limit."""
+        return 0.0
+
     @abstractmethod
     def run(
         self,

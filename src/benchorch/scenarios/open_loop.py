@@ -95,6 +95,16 @@ class OpenLoop(Scenario):
         """One for each server."""
         return self.servers
 
+    @property
+    def schedules_s(self) -> float:
+        """Of a single load, unless a scenario offers more."""
+        return self.load_s
+
+    @property
+    def load_s(self) -> float:
+        """Longest that one load may take: prolonged, and so late that it is ended."""
+        return GIVE_UP_RATIO * MOST_PROLONGED * self.duration_s + GIVE_UP_AFTER_S
+
     @abstractmethod
     def own_rules(self) -> Mapping[str, bool]:
         """Whether each rule of the scenario's own options is kept, as `check_options` takes it."""

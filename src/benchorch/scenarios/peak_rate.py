@@ -50,6 +50,11 @@ class PeakRate(OpenLoop):
     width_ratio: float = 0.03
     budget_s: float = 120.0
 
+    @property
+    def schedules_s(self) -> float:
+        """Of the search and of the run that follows it."""
+        return self.budget_s + self.load_s
+
     def own_rules(self) -> Mapping[str, bool]:
         """The bounds of width and budget."""
         return {

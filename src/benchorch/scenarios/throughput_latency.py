@@ -33,6 +33,11 @@ class ThroughputLatency(OpenLoop):
         object.__setattr__(self, "fractions", tuple(self.fractions))
         OpenLoop.__post_init__(self)
 
+    @property
+    def schedules_s(self) -> float:
+        """Of every replicate of every fraction."""
+        return len(self.fractions) * self.replicates * self.load_s
+
     def own_rules(self) -> Mapping[str, bool]:
         """The bounds of fractions and replicates."""
         return {

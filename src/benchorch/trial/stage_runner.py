@@ -18,7 +18,7 @@ from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_chil
 from benchorch.host.processes.template import Template
 from benchorch.journal.run_directory import trial_directory
 from benchorch.models import trust
-from benchorch.trial.stages import Stage, StageFailed
+from benchorch.trial.stages import MEASURE, Stage, StageFailed
 from benchorch.trial.templates import Templates
 
 LOG = "log.txt"
@@ -43,6 +43,7 @@ class StageRunner:
         elapsed_s: wall seconds of the last child; 0 where there is none.
         forked: whether that one was forked.
         stages_s: wall seconds spent in each stage so far.
+        schedules_s: of the scenario; a measuring process may take so much beside its limit.
         deadline_s: on the monotonic clock: what runs longer is ended; None for no limit but the
             stage's own.
     """
@@ -61,6 +62,7 @@ class StageRunner:
         self.elapsed_s = 0.0
         self.forked = False
         self.stages_s: dict[str, float] = {}
+        self.schedules_s = 0.0
         self.deadline_s: float | None = None
         self._trial = trial
         self._session = session
@@ -167,6 +169,8 @@ class StageRunner:
     def _limits(self, stage: str, exit_s: float) -> ChildLimits:
         """Limits of a stage's child, which ends with the budget."""
         limits = _limits(self._trial.spec, stage, exit_s)
+        if stage == MEASURE.name:
+            limits = replace(limits, timeout_s=limits.timeout_s + self.schedules_s)
         if self.deadline_s is None:
             return limits
         left_s = self.deadline_s - time.monotonic()

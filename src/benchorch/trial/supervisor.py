@@ -342,6 +342,7 @@ class TrialRun:
         mismatch = setup.hardware.mismatch()
         if mismatch:
             raise StageFailed(Failure(stage="schedule", kind="wrong_node", message=mismatch))
+        self._stages.schedules_s = setup.scenario.schedules_s
         threads = self._stages.threads = setup.hardware.threads or physical_cores()
         name = _artifact_name(trial)
         self._built = self._build(setup, trial.spec, name)

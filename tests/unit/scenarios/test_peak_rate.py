@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchorch.scenarios.open_loop import OpenLoop
 from benchorch.scenarios.peak_rate import PeakRate
+from benchorch.scenarios.server import Server
 from benchorch.scenarios.throughput_latency import ThroughputLatency
 from support.load_runs import QuickClock, constant, run
 
@@ -65,6 +67,21 @@ def test_the_curve_offers_every_fraction_as_often_as_asked_in_random_order() -> 
     assert len({load.seed for load in offered}) == 12
     for load in offered:
         assert load.rate_per_s == pytest.approx(1000 * (load.utilisation_ratio or 0.0))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [Server(rate_per_s=1.5, seed=1), PeakRate(target_ms=8000, seed=1), ThroughputLatency(seed=1)],
+)
+def test_the_schedules_of_a_slow_model_take_no_longer_than_is_known_before(
+    scenario: OpenLoop,
+) -> None:
+    clock = QuickClock()
+    observed = run(scenario, constant(clock, 1000.0), clock)
+    offered = next(load for load in observed.loads if load.purpose != "capacity")
+    ended_ns = observed.started_ns[-1] + observed.durations_ns[-1]
+    took_s = (ended_ns - observed.scheduled_ns[offered.first]) / 1e9
+    assert scenario.schedules_s / 3 < took_s < scenario.schedules_s
 
 
 @pytest.mark.parametrize("fractions", [(), (0.0,), (0.5, 3.0)])
