@@ -74,6 +74,7 @@ def judge_model(
     conversion: str,
     *,
     task: str = "auto",
+    data: str | None = None,
     timed_calls: int = 0,
     changes: Mapping[str, Mapping[str, Json]] | None = None,
 ) -> Verdict:
@@ -84,7 +85,7 @@ def judge_model(
         example: inputs by the names of forward's arguments, or several such sets; the product's
             own variations are added until there are as many as are timed.
         conversion: as after ``conversion=``.
-        task: as ``parity.task``.
+        task, data: as ``parity.task`` and ``parity.data``.
         timed_calls: how often it is called between the check and the one after it.
         changes: options of the chain's steps, and of its ``runtime``.
     """
@@ -95,7 +96,7 @@ def judge_model(
     model = GivenModel(factory=factory, sets=sets, batched=bool(batch))
     workload = Workload(symbols=batch, dtype="float32")
     spec, chain = lab.chain_around(model, conversion, workload, changes=changes)
-    spec["parity"] = {**spec["parity"], "task": task, "inputs": len(sets)}
+    spec["parity"] = {**spec["parity"], "task": task, "data": data, "inputs": len(sets)}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         scratch = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", folder))
@@ -107,6 +108,7 @@ def judge_model(
                 session=Session(plan_id="p", directory=directory, store={}, rebuild="if_needed"),
                 inputs=len(sets),
                 threads=lab.THREADS,
+                data=data,
             )
             built = job.build(lambda _: None)
             trial = BuiltTrial(spec=spec, built=built, threads=lab.THREADS, pin=False)

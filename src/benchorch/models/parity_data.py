@@ -11,6 +11,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.models.callables import reference_problems, resolve_callable, user_code
+from benchorch.models.seeding import seeded
 from benchorch.models.start_folder import from_start
 
 _SUFFIXES = (".npz", ".npy")
@@ -32,7 +33,7 @@ def data_sets(reference: str, specs: Sequence[TensorSpec], workload: Workload) -
     """The data as input sets of the workload's size, each by the names of the model's inputs.
 
     What has another name, such as labels, stays beside them: a metric finds it in its inputs. Rows
-    that do not fill a last set are left out.
+    that do not fill a last set are left out. A function draws the same in every process.
 
     Raises:
         BuildError: of kind ``inputs`` where the data does not fit the model.
@@ -53,14 +54,15 @@ def _read(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> It
     if Path(reference).suffix in _SUFFIXES:
         yield from _cut(reference, _from_file(from_start(reference), specs), rows)
         return
-    with user_code(reference):
-        given = resolve_callable(reference)()
+    function = resolve_callable(reference)
+    with user_code(reference), seeded(workload.seed):
+        given = function()
     if isinstance(given, Mapping):
         yield from _cut(reference, _arrays(reference, given), rows)
         return
     if not isinstance(given, Iterable):
         raise _refused(reference, f"returned {type(given).__name__}, not arrays by name")
-    with user_code(reference):
+    with user_code(reference), seeded(workload.seed):
         sets = list(given)
     for one in sets:
         if not isinstance(one, Mapping):

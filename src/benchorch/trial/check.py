@@ -14,6 +14,7 @@ from benchorch.config.parity_setup import ParitySetup, parity_setup
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
 from benchorch.domain.outputs import Outputs
+from benchorch.domain.tensors import digest_of_arrays
 from benchorch.domain.verdict import Kind, Verdict
 from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.frameworks.program_outputs import recorded_outputs
@@ -214,7 +215,7 @@ def _explained(
     sets: Mapping[int, Arrays],
     reference: Reference,
 ) -> Verdict:
-    """The verdict with where it begins, or that eager too differs in this process."""
+    """The verdict with where it begins, or that eager or its inputs differ in this process."""
     setup = with_cache(setup, trial.built.cache)
     plain = with_cache(replace(setup, steps=()), trial.built.cache)
     original = module_of(plain, {})
@@ -227,6 +228,13 @@ def _explained(
         near = [rounded_otherwise(trial.built.reference, number) for number in sets]
         other = verify(second, first, same, near=near, task="none")
         if not other.passed:
+            settings = parity_setup(trial.spec)
+            now = dict(enumerate(compared_sets(setup, settings.inputs, settings.data)))
+            if digest_of_arrays(*(now.get(n, {}) for n in sets)) != digest_of_arrays(*sets.values()):
+                return verdict.not_deterministic(
+                    "the inputs are not deterministic: parity.data or model.inputs gives other "
+                    "arrays at each call. Seed its generator.",
+                )
             return verdict.not_deterministic(
                 "the model is not deterministic: in another process the baseline itself answers "
                 f"otherwise ({other.reasons[0].rstrip('.')}): perhaps Python's hash seed, time, "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,18 @@ def test_what_does_not_fit_is_told(
     with pytest.raises(BuildError, match=r"parity\.data: users_data:given") as caught:
         data_sets("users_data:given", SPECS, WORKLOAD)
     assert said in str(caught.value)
+
+
+def test_a_function_that_draws_gives_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shuffled() -> Iterator[dict[str, object]]:
+        for row in random.sample(range(6), 3):
+            yield {"x": np.random.permutation(X[row : row + 4])}  # noqa: NPY002 as users do
+
+    module = types.ModuleType("users_data")
+    vars(module)["shuffled"] = shuffled
+    monkeypatch.setitem(sys.modules, "users_data", module)
+    first, again = (data_sets("users_data:shuffled", SPECS, WORKLOAD) for _ in range(2))
+    assert digest_of_arrays(*first) == digest_of_arrays(*again)
 
 
 def test_a_file_that_is_none_is_told_before_anything_runs(tmp_path: Path) -> None:

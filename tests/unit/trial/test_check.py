@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import sys
 import time
+import types
 from collections.abc import Callable
 
 import numpy as np
@@ -317,6 +319,17 @@ def test_a_model_that_is_made_otherwise_each_time_is_not_deterministic() -> None
     verdict = judge_model(scaled, X, "eager")
     assert verdict.kind is Kind.NOT_DETERMINISTIC
     assert "in another process" in verdict.explanation
+
+
+def test_data_of_a_generator_without_a_seed_is_named_as_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, generator = types.ModuleType("users_data"), np.random.default_rng(0)
+    vars(module)["drawn"] = lambda: {"x": generator.standard_normal((4, 16), dtype=np.float32)}
+    monkeypatch.setitem(sys.modules, "users_data", module)
+    verdict = judge_model(Plain, X, "eager", data="users_data:drawn")
+    assert verdict.kind is Kind.NOT_DETERMINISTIC
+    assert "parity.data or model.inputs gives other arrays" in verdict.explanation
 
 
 class NearlyTied(Base):
