@@ -70,7 +70,8 @@ class Race:
         if run.stop_reason in (RUN_BUDGET, FUTILE):
             return False
         table = tables.get(run.trial.baseline_id or "")
-        if _terms(run) is None or table is None or not run.repetitions.is_paired:
+        is_judged = _terms(run) is not None and run.repetitions.is_paired
+        if table is None or not is_judged or not run.repetitions.valid:
             return run.needs_more()
         run.stop_reason = _reason(run, table)
         if run.stop_reason == DECIDED and run.trial.trial_id in unsupported:

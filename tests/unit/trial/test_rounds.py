@@ -306,6 +306,23 @@ def test_another_model_is_not_measured_further() -> None:
     assert not wrong.profiled
 
 
+class Disturbed(Drawn):
+    """Its first process is checked and rejected."""
+
+    def repeat(self, baseline: Drawn | None = None) -> None:
+        if self.repetitions.parity is None:
+            self.repetitions.parity = self.parity
+        else:
+            super().repeat(baseline)
+
+
+def test_another_model_is_measured_until_a_process_of_it_counts() -> None:
+    trial = Trial(trial_id="wrong", labels={}, spec={}, baseline_id="eager")
+    wrong, right = Disturbed(trial, 2.0, parity=DISAGREES), candidate("right", 0.3)
+    measured(wrong, right)
+    assert counts(wrong, right) == {"wrong": 1, "right": 5}
+
+
 def test_a_crash_ends_its_trial_and_no_other() -> None:
     broken, right = candidate("broken", 0.1, fails_at=2), candidate("right", 0.3)
     found = measured(broken, right)
