@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 Answer = Callable[[Any, Reporter], object]
 
-_OUT_OF_MEMORY = ("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc")
+# By whom else: ONNX Runtime's arena, cuBLAS and cuDNN, torch's mmap of a file.
+_OUT_OF_MEMORY = (
+    *("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc"),
+    *("failed to allocate memory", "alloc_failed", "cannot allocate memory (12)"),
+)
 _LOG = "the traceback in the trial's log shows where"
 
 
@@ -125,8 +129,7 @@ def failure_of(stage: str, error: BaseException) -> Failure:
 
 
 def _kind_of(error: BaseException) -> tuple[str, str]:
-    text = f"{type(error).__name__}: {text_of(error)}".lower()
-    if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
+    if any(map(_is_out_of_memory, causes(error))):
         return "oom", "a smaller workload.batch_size, or a larger limits.memory_gib"
     for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
@@ -142,6 +145,13 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, StoreError):
         return "store", "python -m benchorch cache list"
     return f"raised:{type(error).__name__}", _LOG
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    text = f"{type(error).__name__}: {text_of(error)}".lower()
+    is_sign = any(sign in text for sign in _OUT_OF_MEMORY)
+    is_errno = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    return is_sign or is_errno or isinstance(error, MemoryError)
 
 
 def attempt(stage: str, make_request: Callable[[], object], report: Reporter) -> object | Failure:

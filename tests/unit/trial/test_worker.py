@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 
@@ -17,6 +18,34 @@ def test_a_process_is_pinned_before_numpy_starts_its_threads() -> None:
     code = "import sys, benchorch.trial.worker; print({'numpy', 'torch'} & sys.modules.keys())"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+def raised_from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (
+            raised_from(
+                BuildError("ONNX Runtime cannot run the graph: status of Conv"),
+                RuntimeError("AllocateRawInternal Failed to allocate memory for requested buffer"),
+            ),
+            "oom",
+        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), "oom"),
+        (RuntimeError("unable to mmap 99 bytes from file <x>: Cannot allocate memory (12)"), "oom"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "oom"),
+        (
+            ImportError("libgomp.so.1: cannot allocate memory in static TLS block"),
+            "raised:ImportError",
+        ),
+    ],
+)
+def test_memory_that_ran_out_is_recognized_whoever_reports_it(error: Exception, kind: str) -> None:
+    assert worker.failure_of("measure", error).kind == kind
 
 
 @pytest.mark.parametrize(
