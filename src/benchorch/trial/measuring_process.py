@@ -54,6 +54,7 @@ class LoadedTrial:
         first_call_s: the very first call.
         start_bytes, loaded_bytes: resident memory before and after loading.
         loading_peak_bytes: highest resident memory while loading.
+        called_peak_bytes: highest from then to the end of the first call.
         cpus: the processors that the process is pinned to.
         outputs: what the model calls its outputs, as facts.
     """
@@ -67,6 +68,7 @@ class LoadedTrial:
     start_bytes: int
     loaded_bytes: int
     loading_peak_bytes: int
+    called_peak_bytes: int
     cpus: tuple[int, ...]
     outputs: Mapping[str, Json]
 
@@ -119,6 +121,7 @@ def load(
             start_bytes=start_bytes,
             loaded_bytes=loaded_bytes,
             loading_peak_bytes=loading_peak_bytes,
+            called_peak_bytes=own_peak_bytes(),
             cpus=cpus,
             outputs=output_facts(trial.built.sources),
         )
@@ -186,7 +189,8 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions, int]
     setup = loaded.setup
     interference = Interference()
     probed = setup.protocol.canary_tolerance_ratio is not None
-    first_peak_bytes = own_peak_bytes()
+    # A check of the outputs has reset the peak, so that its own memory does not count.
+    first_peak_bytes = max(loaded.called_peak_bytes, own_peak_bytes())
     before = speed() if probed else None
     reset_own_peak()
     with loaded.executable.calling():

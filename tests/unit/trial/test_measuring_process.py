@@ -111,6 +111,9 @@ class Machine:
     def device_memory(self) -> None:
         pass
 
+    def device_state(self) -> Mapping[str, Json]:
+        return {}
+
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -137,7 +140,8 @@ def loaded_on(machine: Machine, *, tf32_s: int = 0) -> measuring_process.LoadedT
         runtime=None,
         scenario=SimpleNamespace(calls_at_once=1),
         hardware=SimpleNamespace(clock=lambda: machine, meter=lambda: machine),
-        protocol=SimpleNamespace(split_passes=0),
+        protocol=SimpleNamespace(split_passes=0, canary_tolerance_ratio=None, cold_caches=False),
+        stopping=None,
     )
     built = SimpleNamespace(refused=(), sources={})
     trial: Any = SimpleNamespace(pin=False, threads=1, built=built)
@@ -165,6 +169,26 @@ def test_the_peak_of_a_process_is_that_of_loading_and_calling(
     assert record.memory is not None
     assert (record.memory.start, record.memory.loaded, record.memory.peak) == (100, 250, 300)
     assert record.peak_rss_bytes == 800
+
+
+def test_the_peak_of_the_first_call_outlasts_a_check_of_the_outputs(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    class Compiling(Executable):
+        def bind(self, batch: object) -> Callable[[], object]:
+            return lambda: [machine.use(size) for size in (700, 250)]
+
+    for name, fake in {
+        "load_executable": lambda setup, runtime, request: Compiling("model", []),
+        "Interference": lambda: SimpleNamespace(conditions=lambda *_: Conditions()),
+        "measure": lambda calls, **options: None,
+        "_items_per_call": lambda setup, batches: 1,
+    }.items():
+        monkeypatch.setattr(measuring_process, name, fake)
+    loaded = loaded_on(machine)
+    machine.reset_peak()  # as a check does
+    _, _, peak_bytes = measuring_process._measured(loaded)
+    assert peak_bytes == 700
 
 
 def test_importing_torch_for_its_settings_is_part_of_loading(
