@@ -75,6 +75,7 @@ def judge_model(
     *,
     task: str = "auto",
     data: str | None = None,
+    inputs: int = 0,
     timed_calls: int = 0,
     changes: Mapping[str, Mapping[str, Json]] | None = None,
 ) -> Verdict:
@@ -85,7 +86,7 @@ def judge_model(
         example: inputs by the names of forward's arguments, or several such sets; the product's
             own variations are added until there are as many as are timed.
         conversion: as after ``conversion=``.
-        task, data: as ``parity.task`` and ``parity.data``.
+        task, data, inputs: as in ``parity``; all sets are compared unless so many are requested.
         timed_calls: how often it is called between the check and the one after it.
         changes: options of the chain's steps, and of its ``runtime``.
     """
@@ -96,7 +97,8 @@ def judge_model(
     model = GivenModel(factory=factory, sets=sets, batched=bool(batch))
     workload = Workload(symbols=batch, dtype="float32")
     spec, chain = lab.chain_around(model, conversion, workload, changes=changes)
-    spec["parity"] = {**spec["parity"], "task": task, "data": data, "inputs": len(sets)}
+    inputs = inputs or len(sets)
+    spec["parity"] = {**spec["parity"], "task": task, "data": data, "inputs": inputs}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         scratch = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", folder))
@@ -106,7 +108,7 @@ def judge_model(
                 name="parity lab",
                 store=LocalStore(root=str(directory / "store")),
                 session=Session(plan_id="p", directory=directory, store={}, rebuild="if_needed"),
-                inputs=len(sets),
+                inputs=inputs,
                 threads=lab.THREADS,
                 data=data,
             )

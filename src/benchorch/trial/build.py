@@ -165,7 +165,8 @@ class _BuildWork:
             reference=reference.artifact.path,
             scratch=self.job.store.scratch((made.last or reference.artifact).key),
             counts=facts.counts,
-            refused=tuple(int(number) for number in facts.refused),
+            # Others are of another size, or the user's data: they are never timed.
+            refused=tuple(n for n in map(int, facts.refused) if n < self.job.inputs),
             cache=facts.cache,
         )
 
@@ -269,6 +270,7 @@ class _BuildWork:
             self.load,
             out,
             sets=self.job.input_sets(),
+            inputs=self.job.inputs,
             threads=self.job.threads,
             walked=self.keys.walked(),
             state=lambda calls: calls.state(self.keys.invocation, self.keys.start),

@@ -14,6 +14,7 @@ from benchorch.config.parity_setup import ParitySetup, parity_setup
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
 from benchorch.domain.outputs import Outputs
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.tensors import digest_of_arrays
 from benchorch.domain.verdict import Kind, Verdict
 from benchorch.frameworks.numpy_files import save_arrays, saved
@@ -75,7 +76,7 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     everything = dict(enumerate(compared_sets(setup, settings.inputs, settings.data)))
     sets = {n: one for n, one in everything.items() if str(n) not in reference.refused}
     verdict = _judged(trial, setup, settings, reference, sets, loaded.executable)
-    more = (*_refusals(reference), *filter(None, [reference.note]))
+    more = (*_refusals(reference), *_left_out(settings), *filter(None, [reference.note]))
     verdict = replace(verdict, notes=(*verdict.notes, *more))
     if verdict.kind is Kind.DIFFERS:
         verdict = _explained(trial, setup, verdict, sets, reference)
@@ -208,6 +209,11 @@ def _refusals(reference: Reference) -> list[str]:
     ]
 
 
+def _left_out(settings: ParitySetup) -> Iterator[str]:
+    if settings.inputs < INPUT_SETS:
+        yield f"{settings.inputs} of the {INPUT_SETS} timed inputs were compared: parity.inputs."
+
+
 def _explained(
     trial: BuiltTrial,
     setup: TrialSetup,
@@ -230,7 +236,9 @@ def _explained(
         if not other.passed:
             settings = parity_setup(trial.spec)
             now = dict(enumerate(compared_sets(setup, settings.inputs, settings.data)))
-            if digest_of_arrays(*(now.get(n, {}) for n in sets)) != digest_of_arrays(*sets.values()):
+            if digest_of_arrays(*(now.get(n, {}) for n in sets)) != digest_of_arrays(
+                *sets.values()
+            ):
                 return verdict.not_deterministic(
                     "the inputs are not deterministic: parity.data or model.inputs gives other "
                     "arrays at each call. Seed its generator.",

@@ -222,6 +222,7 @@ def write_reference(
     out: Path,
     *,
     sets: Sequence[Arrays],
+    inputs: int,
     threads: int,
     walked: ConfigNode | None = None,
     state: Callable[[Calls], Consulted] = lambda calls: {},
@@ -240,6 +241,7 @@ def write_reference(
         load: gives the model.
         out: the directory.
         sets: everything that outputs are compared on.
+        inputs: how many of them, the first ones, are seeded.
         threads: threads per call.
         walked: identity of a model that was walked over: its calls are recorded beside that.
         state: of what recorded calls consulted.
@@ -303,7 +305,7 @@ def write_reference(
         _write_near(setup, load(), out, first, kept, took_s, threads)
     reference = Reference(
         state=state_digest(load()),
-        counts=_counted(setup, load(), refused),
+        counts=_counted(setup, load(), [each for each in refused if int(each) < inputs]),
         noise=noise,
         outputs=outputs,
         unstable=unstable,

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
@@ -10,6 +12,8 @@ from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.session import Session
+from benchorch.domain.tensors import Arrays
+from benchorch.interfaces.runtime import Executable
 from benchorch.stores.local import LocalStore
 from benchorch.trial import reference
 from benchorch.trial.build import BuildJob, Built
@@ -22,7 +26,7 @@ def chain() -> TrialSetup:
     return open_trial(Composer(config_loader()).cells(words)[0].config)
 
 
-def built(chain: TrialSetup, root: Path) -> Built:
+def built(chain: TrialSetup, root: Path, data: str | None = None) -> Built:
     job = BuildJob(
         setup=chain,
         name="mlp",
@@ -30,6 +34,7 @@ def built(chain: TrialSetup, root: Path) -> Built:
         session=Session(plan_id="p", directory=root, store={}, rebuild="if_needed"),
         inputs=1,
         threads=1,
+        data=data,
     )
     return job.build(lambda _: None)
 
@@ -53,6 +58,20 @@ def test_counts_are_kept_with_the_reference_and_counted_once(
 
     monkeypatch.setattr(reference, "count_model", count_again)
     assert built(chain, tmp_path).counts == first.counts
+
+
+def test_data_that_eager_refuses_is_no_timed_input_of_the_same_number(
+    chain: TrialSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(executable: Executable, given: Sequence[Arrays]) -> tuple[Any, dict[str, str]]:
+        answers, _ = tolerant(executable, given[:1])
+        return answers, {"1": "ValueError: no"}
+
+    tolerant = reference._tolerant
+    monkeypatch.setattr(reference, "_tolerant", refusing)
+    rows = np.zeros((chain.workload.symbols["batch_size"], 4), dtype=np.float32)
+    np.savez(tmp_path / "data.npz", input=rows)
+    assert built(chain, tmp_path, str(tmp_path / "data.npz")).refused == ()
 
 
 def test_counts_survive_the_way_to_the_parent(chain: TrialSetup, tmp_path: Path) -> None:

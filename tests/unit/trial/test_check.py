@@ -362,6 +362,12 @@ def test_inputs_that_eager_refuses_are_left_out_and_told() -> None:
     assert any("ValueError: negative" in note for note in verdict.notes)
 
 
+def test_timed_inputs_that_are_not_compared_are_noted() -> None:
+    verdict = judge_model(Plain, X, "eager", inputs=2)
+    assert verdict.passed
+    assert any("2 of the 8 timed inputs" in note for note in verdict.notes)
+
+
 class SlowInForks(Base):
     """Never answers in a process that was forked from the one that made it."""
 
