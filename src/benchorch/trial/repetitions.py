@@ -232,7 +232,12 @@ class Repetitions:
         if self._design != ADJACENT or self._baseline is None:
             return self._run_candidate(candidate_first, cpus=cpus)
         before = None if candidate_first else self._run_baseline(controlled)
-        record = self._run_candidate(candidate_first, before, cpus)
+        try:
+            record = self._run_candidate(candidate_first, before, cpus)
+        except StageFailed:
+            if before is not None:
+                self._share(before)
+            raise
         other = self._run_baseline(controlled, record) if candidate_first else before
         if other is None:
             return record
@@ -244,10 +249,14 @@ class Repetitions:
             theirs_from=other.steady_from or 0,
             candidate_first=candidate_first,
         )
+        return replace(record, paired=paired, disturbance=self._share(other))
+
+    def _share(self, other: ProcessRecord) -> str:
+        """Keep a process of the baseline, unless it is rejected: returns why it is."""
         judged = self._judged(other)
         if not judged.disturbance:
             self.of_baseline.append(judged)
-        return replace(record, paired=paired, disturbance=judged.disturbance)
+        return judged.disturbance
 
     def _candidate_first(self) -> bool:
         pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
@@ -312,7 +321,8 @@ class Repetitions:
         """Whether only the budget ended a pair: noted, and a resumed trial goes on as planned."""
         if failure.kind != BUDGET_REACHED:
             return False
-        self.pairing = f"{self._design}: {NO_PAIR_IN_TIME}"
+        if self.pairing == self._design:  # else there is a reason already, perhaps the same
+            self.pairing = f"{self._design}: {NO_PAIR_IN_TIME}"
         return True
 
     def _template_for(self, side: TrialSetup, *, beside_baseline: bool = False) -> str:

@@ -222,7 +222,12 @@ class TrialRun:
             own = baseline._repetitions if baseline else None
             # Its first process is checked and starts afresh, and so comes from its own trial.
             before_s, was_paired = self.measured_s, self.repetitions.is_paired
-            self.repetitions.add(cpus, own.with_control if own and own.valid else None)
+            try:
+                self.repetitions.add(cpus, own.with_control if own and own.valid else None)
+            except StageFailed as failed:
+                if first or failed.failure.kind != BUDGET_REACHED:
+                    raise
+                raise OutOfTime from failed
             is_alike = self.repetitions.is_paired == was_paired  # else no baseline's is beside it
             self._repetition_s = self.measured_s - before_s if is_alike else 0.0
 
@@ -468,9 +473,6 @@ class TrialRun:
                 self._stages.run(stages.MEASURE, request, template=request.template)
             )
         except StageFailed as failed:
-            ended = failed.failure.kind == BUDGET_REACHED
-            if ended and self._repetitions is not None and self._repetitions.valid:
-                raise OutOfTime from failed
             if isinstance(failed.partial, MeasureReply):
                 failed.partial = self._noted(failed.partial)
             raise

@@ -46,8 +46,22 @@ def test_a_first_process_that_is_ended_fails_its_trial(failure: Failure) -> None
 
 
 def test_a_further_process_that_the_budget_ended_costs_nothing_but_itself() -> None:
+    def add(*_: object) -> None:
+        raise StageFailed(out_of_budget("measure", "meanwhile"))
+
+    run: Any = SimpleNamespace(
+        repetitions=SimpleNamespace(valid=["one"], is_paired=True, add=add),
+        measured_s=1.0,
+        _failing=contextlib.nullcontext,
+        _deadline_s=lambda first: None,
+        _stages=SimpleNamespace(),
+        _grade_machine=lambda: None,
+    )
     with pytest.raises(OutOfTime):
-        TrialRun._measure(run_of(["one"], out_of_budget("measure", "meanwhile")), REQUEST)
+        TrialRun.repeat(run)
+    run.repetitions.valid.clear()
+    with pytest.raises(StageFailed):
+        TrialRun.repeat(run)
 
 
 @pytest.mark.parametrize("stage", [stages.BUILD, stages.MEASURE, stages.PROFILE])

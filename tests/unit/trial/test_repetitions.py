@@ -414,6 +414,36 @@ def test_a_budget_that_ends_during_the_first_pair_leaves_the_design_for_a_resume
     assert resumed.pairing == design
 
 
+@pytest.mark.parametrize(
+    ("pairing", "candidate_first"), [("auto", True), ("adjacent", True), ("adjacent", False)]
+)
+def test_a_process_that_ended_before_the_budget_did_is_kept_without_its_pair(
+    pairing: str, candidate_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def answer(request: MeasureRequest) -> MeasureReply:
+        ran.append("baseline" if request.trial.spec["conversion"] == "eager" else "candidate")
+        if len(found.valid) == 2 and (request.baseline or len(ran) == 6):
+            partial = reply(record()) if request.baseline else None
+            raise StageFailed(out_of_budget("measure", "during this stage"), partial=partial)
+        return reply(record(), alternated(2.0, 3.0) if request.baseline else None)
+
+    found = repetitions_of(Children(answer), pairing=pairing)
+    monkeypatch.setattr(found, "_candidate_first", lambda: candidate_first)
+    design = "adjacent" if pairing == "adjacent" else "alternated"
+    for _ in range(2):
+        found.add()
+    if candidate_first:
+        found.add()
+    else:
+        with pytest.raises(StageFailed):
+            found.add()
+    assert designs(found) == [design] * 2 + [None] * candidate_first
+    assert len(found.of_baseline) == ran.count("baseline") - (ran[-1] == "baseline")
+    assert found.pairing == design
+
+
 def test_a_resumed_trial_whose_baseline_cannot_be_built_any_more_goes_on_alone() -> None:
     stopping = Decide(unpaired_processes=3, looks=(5,), max_processes=9)
     options: Any = {"pairing": "adjacent", "stopping": stopping}
