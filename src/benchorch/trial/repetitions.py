@@ -14,7 +14,7 @@ from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.verdict import Verdict
 from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
-from benchorch.stats.pairs import ADJACENT, ALTERNATED, interference_at_look, log_ratios
+from benchorch.stats.pairs import ADJACENT, ALTERNATED, design_of, interference_at_look, log_ratios
 from benchorch.stats.sequential_testing import CONVERGED
 from benchorch.trial.interleave import least_pair_s
 from benchorch.trial.stages import (
@@ -27,6 +27,8 @@ from benchorch.trial.stages import (
 from benchorch.trial.templates import template_for
 
 NONE = "none"
+_NO_BASELINE = "none: the baseline "
+"""What the pairing of a trial begins with whose baseline was not built, or failed."""
 
 CONTROL_PAIRS = 6
 """Minimum of pairs of a control: fewer cannot show a difference of one standard deviation ..."""
@@ -113,7 +115,10 @@ class Repetitions:
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
-        if earlier and earlier.pairing:
+        if earlier and earlier.pairing.startswith(_NO_BASELINE) and baseline is not None:
+            if design_of(self.records) == ADJACENT:  # it had fallen back
+                self.pairing = self._design = ADJACENT
+        elif earlier and earlier.pairing:
             self.pairing = earlier.pairing
             if baseline is not None:  # else no pair can come, but in a later run it may
                 self._design = earlier.pairing.partition(":")[0]

@@ -465,6 +465,26 @@ def test_a_resumed_trial_whose_baseline_cannot_be_built_any_more_goes_on_alone()
     assert designs(again) == ["adjacent"] * 2 + [None, "adjacent"]
 
 
+@pytest.mark.parametrize("pairing", ["adjacent", "auto"])
+def test_a_resumed_trial_whose_baseline_could_not_be_built_before_is_paired_again(
+    pairing: str,
+) -> None:
+    children = Children(
+        lambda request: reply(record(), alternated(2.0, 3.0) if request.baseline else None)
+    )
+    first = repetitions_of(children, pairing=pairing)
+    first.add()
+    alone = repetitions_of(children, baseline=None, earlier=interrupted(first, first.records))
+    alone.add()
+    earlier = interrupted(alone, alone.records)
+    earlier.pairing = "none: the baseline was not built (disk_full)"
+    again = repetitions_of(children, earlier=earlier)
+    again.add()
+    design = "adjacent" if pairing == "adjacent" else "alternated"
+    assert designs(again) == [design, None, design]
+    assert again.pairing == design
+
+
 @pytest.mark.parametrize("side", ["candidate", "baseline"])
 def test_interleaving_that_changes_a_sides_own_speed_is_given_up(side: str) -> None:
     """Alone that side takes 2 ms, and beside the other 2.2 ms, give or take 0.1 %."""
