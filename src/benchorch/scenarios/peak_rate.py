@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.scenarios.arrivals import seeds
-from benchorch.scenarios.open_loop import LoadRun, OpenLoop, positive
+from benchorch.scenarios.open_loop import MOST_QUERIES, LoadRun, OpenLoop, positive
 from benchorch.stats.binomial_bound import Target
 from benchorch.stats.peak_rate import Belief, Probe, belief, never, probe
 from benchorch.units import ns_to_s
@@ -96,7 +96,7 @@ class PeakRate(OpenLoop):
         first = FIRST_VIOLATIONS / (1.0 - self.quantile_ratio)
         length = first * min(GROWTH_RATIO**probed, LONGEST_RATIO)
         affordable = rate_per_s * min(left_s, self.budget_s * BUDGET_SHARE)
-        return math.ceil(max(min(length, affordable), LEAST_QUERIES))
+        return math.ceil(max(min(length, affordable, MOST_QUERIES), LEAST_QUERIES))
 
 
 def _next_rate(probed: int, found: Belief) -> float:

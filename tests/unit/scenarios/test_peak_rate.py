@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.scenarios.open_loop import OpenLoop
+from benchorch.scenarios.open_loop import MOST_QUERIES, OpenLoop
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.server import Server
 from benchorch.scenarios.throughput_latency import ThroughputLatency
+from benchorch.stats.peak_rate import Belief
 from support.load_runs import QuickClock, constant, run
 
 
@@ -34,6 +35,12 @@ def test_the_search_ends_with_its_budget(call_ms: float) -> None:
     searched_s = (observed.scheduled_ns[last - 1] - observed.scheduled_ns[first]) / 1e9
     assert searched_s < 75
     assert len(probes) >= 3
+
+
+def test_a_probe_of_a_fast_model_has_no_more_queries_than_any_load() -> None:
+    scenario = PeakRate(target_ms=1, quantile_ratio=0.9999)
+    found = Belief(value=1e5, low=5e4, high=2e5)
+    assert scenario._next_length(1e5, 9, found, 100.0) == MOST_QUERIES
 
 
 def test_a_model_too_slow_for_any_probe_is_not_confirmed_either() -> None:
