@@ -31,17 +31,18 @@ def measure_energy(
     Every call is made once before, so that nothing is compiled while energy is counted; then the
     machine is left alone for `window_s`.
 
+    Args:
+        meter: one for which `no_energy` has no reason.
+
     Returns:
-        A record without windows, and with the reason, where there is no counter, or where a
-        window is below 10 s or 100 changes of the counter.
+        A record without windows, and with the reason, where the counter changes fewer than 100
+        times in a window.
     """
-    reason = meter.no_energy() or _too_short(window_s)
-    if reason:
-        return EnergyRecord(items_per_call=items_per_call, unavailable=reason)
     for call in calls:
         call()
     clock.drain()
     idle = _idle(clock, meter, window_s)
+    reason = ""
     seen: list[EnergyWindow] = []
     for _ in range(windows):
         window = _window(calls, clock, meter, window_s, idle.updates / idle.seconds)
@@ -132,9 +133,11 @@ def _window(
     return watch.close(made, updates_per_s)
 
 
-def _too_short(window_s: float) -> str:
-    if window_s >= LEAST_WINDOW_S:
-        return ""
+def no_energy(meter: Meter, window_s: float) -> str:
+    """Why no energy can be measured, whatever is called; empty where it can."""
+    missing = meter.no_energy()
+    if missing or window_s >= LEAST_WINDOW_S:
+        return missing or ""
     return (
         f"a window of {window_s:g} s is below the {LEAST_WINDOW_S:g} s that a counter needs: "
         f"protocol.energy_window_s={LEAST_WINDOW_S:g}"

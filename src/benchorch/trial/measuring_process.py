@@ -22,7 +22,7 @@ from benchorch.host.pinning import pin
 from benchorch.host.reference_workload import speed
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
-from benchorch.trial.energy import measure_energy
+from benchorch.trial.energy import measure_energy, no_energy
 from benchorch.trial.generation import load_executable, with_cache
 from benchorch.trial.interleave import interleave
 from benchorch.trial.live_module import module_of
@@ -272,7 +272,7 @@ def energy(trial: BuiltTrial, say: Say) -> EnergyRecord:
     """Energy of uninterrupted calls, or why it is unknown; loads only where it can be counted."""
     setup = open_trial(trial.spec)
     meter = setup.hardware.meter()
-    missing = meter.no_energy()
+    missing = no_energy(meter, setup.protocol.energy_window_s)
     if missing:
         return EnergyRecord(unavailable=missing)
     loaded = load(trial, setup, say)

@@ -9,7 +9,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.measurement import DeviceMemory
 from benchorch.domain.result import EnergyRecord
 from benchorch.interfaces.hardware import Meter
-from benchorch.trial.energy import measure_energy
+from benchorch.trial.energy import measure_energy, no_energy
 from benchorch.units import ms_to_ns, ns_to_s
 from support.clocks import VirtualClock
 
@@ -74,15 +74,13 @@ class Counts(Meter):
         return {}
 
 
-def measured(
-    machine: Machine, meter: Meter | None = None, *, windows: int = 5, window_s: float = 10.0
-) -> EnergyRecord:
+def measured(machine: Machine, meter: Meter | None = None, *, windows: int = 5) -> EnergyRecord:
     return measure_energy(
         machine.calls(),
         clock=machine.clock,
         meter=meter or Counts(machine),
         windows=windows,
-        window_s=window_s,
+        window_s=10.0,
         items_per_call=8,
     )
 
@@ -107,20 +105,15 @@ def test_windows_follow_an_idle_one() -> None:
     assert ns_to_s(machine.clock.true_ns) == pytest.approx(60, abs=0.1)
 
 
-def test_nothing_is_called_where_there_is_no_counter() -> None:
-    machine = Machine()
-    found = measured(machine, Counts(machine, reason="no RAPL here"))
-    assert found == EnergyRecord(unavailable="no RAPL here", items_per_call=8)
-    assert machine.made == []
+def test_a_counter_that_is_missing_is_known_before_anything_is_loaded() -> None:
+    assert no_energy(Counts(Machine()), 10.0) == ""
+    assert no_energy(Counts(Machine(), reason="no RAPL here"), 9.9) == "no RAPL here"
 
 
 def test_a_window_below_ten_seconds_is_refused_with_the_value_that_is_enough() -> None:
-    machine = Machine()
-    found = measured(machine, window_s=9.9)
-    assert found.windows == ()
-    assert found.unavailable.startswith("a window of 9.9 s is below the 10 s")
-    assert found.unavailable.endswith("protocol.energy_window_s=10")
-    assert machine.made == []
+    reason = no_energy(Counts(Machine()), 9.9)
+    assert reason.startswith("a window of 9.9 s is below the 10 s")
+    assert reason.endswith("protocol.energy_window_s=10")
 
 
 def test_a_counter_that_changes_too_rarely_is_refused_after_one_window() -> None:
