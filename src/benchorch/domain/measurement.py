@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from benchorch.domain.bounds import Amount, Count, Finite, Items, Moment, Positive, Share
 from benchorch.domain.codec import Json
 
-_LONGEST_NS = 2**62
+LONGEST_NS = 2**62
+"""No duration is as long: 146 years. Two of them still fit 64 bits."""
+
 _MISSED = "missed "
 _MAY_BE_MISSING = ("preempted", "cpu_ns", "issue_ns", "device_ns", "scheduled_ns")
 
@@ -127,7 +129,7 @@ class Observations:
     tokens_per_call: Count = 0
 
     def __post_init__(self) -> None:
-        if not all(0 < duration_ns < _LONGEST_NS for duration_ns in self.durations_ns):
+        if not all(0 < duration_ns < LONGEST_NS for duration_ns in self.durations_ns):
             raise ValueError("durations_ns: each above 0 and finite")
         for name in ("started_ns", *_MAY_BE_MISSING):
             count = len(getattr(self, name))

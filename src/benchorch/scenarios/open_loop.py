@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchorch.domain.measurement import Calibration, Load, Observations
+from benchorch.domain.measurement import LONGEST_NS, Calibration, Load, Observations
 from benchorch.errors import MeasureError, check_options
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
@@ -36,7 +36,6 @@ GIVE_UP_RATIO = 2.0
 GIVE_UP_AFTER_S = 1.0
 # This many calls show how long one takes, however slow it is.
 LEAST_ROUNDS = 10
-_NEVER_NS = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +219,7 @@ class LoadRun:
         """Capacity in queries per second: each is issued as soon as a server is free."""
         round_size = self._options.servers * self._options.max_batch
         least = LEAST_ROUNDS * round_size
-        self._back_to_back(least, _NEVER_NS)
+        self._back_to_back(least, LONGEST_NS)
         typical_ns = sorted(self._served.durations_ns)[least // 2]
         enough_ns = max(s_to_ns(self._options.capacity_s), LEAST_ROUNDS * typical_ns)
         target = round(enough_ns / typical_ns * round_size)

@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from benchorch.domain.measurement import Calibration, Observations, missed, missed_in
+from benchorch.domain.measurement import (
+    LONGEST_NS,
+    Calibration,
+    Observations,
+    missed,
+    missed_in,
+)
 from benchorch.errors import MeasureError
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock, Counts, Timing
@@ -45,7 +51,6 @@ MOST_BLOCKS = 128
 
 # More calls than that take longer than any clock's step.
 STALLED_AFTER_CALLS = 10**7
-_LONGEST_NS = 2**62
 
 
 class Series:
@@ -91,7 +96,7 @@ class Series:
         self._at_once = at_once
         self._cold = cold_caches
         self._take_missed = take_missed
-        self._ended_ns = -_LONGEST_NS
+        self._ended_ns = -LONGEST_NS
         self._starts_ns = _whole_numbers()
         self._cpu_ns = _whole_numbers()
         self._issue_ns = _whole_numbers()
@@ -131,7 +136,7 @@ class Series:
             self._events.setdefault(missed(cause), []).append(len(self.durations_ns) - 1)
 
     def _fault(self, started_ns: int, timing: Timing) -> MeasureError:
-        if not 0 <= timing.wall < _LONGEST_NS:
+        if not 0 <= timing.wall < LONGEST_NS:
             return fault(f"a block of {self.calls_per_block} calls took {timing.wall} ns")
         if started_ns < self._ended_ns:
             return fault("a block started before the one before it had ended")
@@ -142,7 +147,7 @@ class Series:
 
     def _keep(self, started_ns: int, timing: Timing) -> None:
         wall_ns, issue_ns, device_ns, cpu_ns = timing
-        if not self.floor_ns <= wall_ns < _LONGEST_NS or started_ns < self._ended_ns:
+        if not self.floor_ns <= wall_ns < LONGEST_NS or started_ns < self._ended_ns:
             raise self._fault(started_ns, timing)
         self._starts_ns.append(started_ns)
         self.durations_ns.append(wall_ns)
@@ -181,21 +186,22 @@ class Series:
             calls_per_block=self.calls_per_block,
             items_per_call=items_per_call,
             preempted=tuple(map(bool, self._preempted)),
-            cpu_ns=self._of_each(self._cpu_ns),
-            issue_ns=self._of_each(self._issue_ns),
-            device_ns=self._of_each(self._device_ns),
+            cpu_ns=of_each(self._cpu_ns, len(self.durations_ns)),
+            issue_ns=of_each(self._issue_ns, len(self.durations_ns)),
+            device_ns=of_each(self._device_ns, len(self.durations_ns)),
             calls_per_query=calls_per_query,
             at_once=self._at_once,
             events={event: tuple(blocks) for event, blocks in self._events.items()},
         )
 
-    def _of_each(self, parts_ns: Sequence[int]) -> tuple[int, ...]:
-        """One part of every block's time; empty unless the clock reported it for each."""
-        return tuple(parts_ns) if len(parts_ns) == len(self.durations_ns) else ()
+
+def of_each(parts_ns: Sequence[int], count: int) -> tuple[int, ...]:
+    """A part of the time of each of so many; empty unless the clock reported it for each."""
+    return tuple(parts_ns) if len(parts_ns) == count else ()
 
 
 def _told(part_ns: int) -> int:
-    if not 0 <= part_ns < _LONGEST_NS:
+    if not 0 <= part_ns < LONGEST_NS:
         raise fault(f"part of a block took {part_ns} ns")
     return part_ns
 

@@ -13,14 +13,13 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from benchorch.domain.measurement import missed, missed_in
+from benchorch.domain.measurement import LONGEST_NS, missed, missed_in
 from benchorch.errors import MeasureError, MissedQuery
 from benchorch.interfaces.hardware import Clock, Counts, Timing
-from benchorch.scenarios.series import fault
+from benchorch.scenarios.series import fault, of_each
 
 Call = Callable[[], object]
 
-_LONGEST_NS = 2**62
 _COLUMNS = ("started_ns", "durations_ns", "preempted", "cpu_ns", "issue_ns", "device_ns")
 _EVENTS = {
     "collection": "collections",
@@ -128,7 +127,7 @@ class ServedQueries:
 
     def of_each(self, part_ns: Sequence[int]) -> tuple[int, ...]:
         """A part of every query's time; empty where the clock did not report it for each."""
-        return tuple(part_ns) if len(part_ns) == len(self.places) else ()
+        return of_each(part_ns, len(self.places))
 
     def in_order(self) -> ServedQueries:
         """The same by place."""
@@ -194,7 +193,7 @@ class _Server:
         Counts are read again only after a wait: of a query that was waited for by others, those of
         the one before it still hold.
         """
-        clock, served, calls, ended_ns = self._clock, self.served, self._calls, -_LONGEST_NS
+        clock, served, calls, ended_ns = self._clock, self.served, self._calls, -LONGEST_NS
         counts, others = clock.counts(), range(0)
         while (place := queue.pop()) is not None:
             due_ns = queue.due_ns[place]
@@ -212,7 +211,7 @@ class _Server:
                 served.miss(place, error)
             before, counts = counts, clock.counts()
             wall_ns = timing.wall
-            if not 0 < wall_ns < _LONGEST_NS or started_ns < ended_ns:
+            if not 0 < wall_ns < LONGEST_NS or started_ns < ended_ns:
                 raise _fault(timing)
             ended_ns = started_ns + wall_ns
             served.add(place, started_ns, timing, before, counts)
@@ -239,6 +238,6 @@ class _Server:
 
 
 def _fault(timing: Timing) -> MeasureError:
-    if not 0 < timing.wall < _LONGEST_NS:
+    if not 0 < timing.wall < LONGEST_NS:
         return fault(f"a query took {timing.wall} ns")
     return fault("a query started before the one before it had ended")
