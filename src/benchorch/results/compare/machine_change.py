@@ -102,7 +102,7 @@ def session_spread(
     Parameters
     ----------
     sessions : sequence of Estimate
-        Of one trial, one a session; those without an interval do not count.
+        Of one trial, one a session; those without an interval above 0 do not count.
     references : sequence of float
         Each session's `reference_level`, or for floors `reference_floor_level`; none where they do
         not count.
@@ -116,7 +116,7 @@ def session_spread(
     known = [
         (_log_error(each), math.log(each.value), change)
         for each, change in zip(sessions, machine, strict=True)
-        if each.low and each.high and each.value > 0
+        if (each.low or 0) > 0 and each.high and each.value > 0
     ]
     if len(known) < LEAST_SESSIONS:
         return None

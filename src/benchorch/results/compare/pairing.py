@@ -155,7 +155,8 @@ def unpaired_samples(
     b_own, a_own = (side.metrics.get(metric) for side in (match.b, match.a))
     if b_own and a_own and None not in (b_own.high, a_own.high):
         own = b_own, a_own
-        if session is None and _may_differ_by_session(match, metric):
+        positive = all((side.low or 0) > 0 for side in own)  # else there is no ratio's interval
+        if session is None and positive and _may_differ_by_session(match, metric):
             counts = (len(side.evidence.canaries_ns) for side in (match.b, match.a))
             session = assumed_session_spread(*zip(own, counts, strict=True))
         return Samples(design=SEQUENTIAL, intervals=own, machine=machine, session=session)

@@ -107,6 +107,10 @@ def test_two_sessions_show_no_spread_of_sessions() -> None:
     assert session_spread([estimate(1, 0.9, 1.1)] * 2 + [estimate(1, None, None)]) is None
 
 
+def test_sessions_whose_interval_reaches_below_0_show_no_spread() -> None:
+    assert session_spread([estimate(1, 0.9, 1.1)] * 2 + [estimate(1, -0.1, 2.1)]) is None
+
+
 @pytest.mark.parametrize("n", [8, 40])
 def test_the_change_of_the_reference_workloads_is_known_better_from_more_of_them(n: int) -> None:
     rng = np.random.default_rng(n)

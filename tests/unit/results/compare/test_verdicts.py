@@ -225,6 +225,19 @@ def test_a_quantile_that_no_process_has_by_itself_is_compared_by_the_two_interva
     assert found.ratio.low < found.ratio.value < found.ratio.high  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("metric", ["net_energy_j_per_item/mean", "goodput_per_s/mean"])
+def test_an_interval_that_reaches_below_0_gives_no_verdict_and_no_error(metric: str) -> None:
+    """Joules less the idle machine's do so where the model takes few, rates where some are 0."""
+    a, b = once("a"), once("b")
+    around = replace(a.metrics[LATENCY], value=0.02, low=-0.01, high=0.05)
+    assert a.summary is not None
+    a = replace(a, summary=replace(a.summary, metrics={metric: around}))
+    b = replace(b, summary=replace(a.summary, metrics={metric: replace(around, low=0.01)}))
+    for sides in ((a, b), (b, a), (a, replace(a, plan_id="b"))):
+        found = verdict(*sides, metric)
+        assert (found.verdict, found.reason) == ("inconclusive", "its spread is unknown")
+
+
 def test_a_metric_that_a_side_lacks_is_named() -> None:
     found = verdict(once("a"), once("b"), "energy_j_per_item/mean")
     assert found.verdict == "refused"
