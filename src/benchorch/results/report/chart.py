@@ -73,14 +73,16 @@ def at(channel: Spec, field: str) -> Spec:
 
 
 def axis(field: str, title: str, values: Sequence[float], ticks: Sequence[float] = ()) -> Spec:
-    """An axis for positions, over the values with a margin; logarithmic where they are far apart.
+    """An axis for positions, over the values with a margin.
+
+    It is logarithmic where they are far apart and above 0.
 
     Args:
-        values: above 0, intervals included.
+        values: intervals included.
         ticks: instead of round numbers.
     """
     low, high = min(values), max(values)
-    far = high > _LONG_SCALE_RATIO * low
+    far = 0 < _LONG_SCALE_RATIO * low < high
     slack = (high / low) ** 0.06 * 1.03 if far else 1.0
     margin = 0.0 if far else max(0.08 * (high - low), 0.02 * high)
     own = {"values": sorted(ticks)} if ticks else {}

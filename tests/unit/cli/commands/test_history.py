@@ -228,6 +228,17 @@ def test_folders_and_broken_links_named_like_exports_are_passed_over(tmp_path: P
     assert len(collect([str(tmp_path / "runs")], print)) == 1
 
 
+@pytest.mark.parametrize("low", [0.0, -0.003])
+def test_a_figure_that_may_be_0_or_less_has_an_even_axis(tmp_path: Path, low: float) -> None:
+    write_run(tmp_path / "kept" / "1", (EAGER, result(EAGER)))
+    (series,) = series_of(collect([str(tmp_path / "kept")], print))
+    (point,) = series.points
+    assert point.estimate is not None
+    around = replace(point.estimate, value=0.02, low=low, high=0.05)
+    chart = history_chart(replace(series, points=(replace(point, estimate=around),)))
+    assert '"type": "linear", "domain": [-' in json.dumps(chart.spec)
+
+
 def test_an_axis_has_words_and_tells_sessions_of_one_day_apart(tmp_path: Path) -> None:
     for minute in range(3):
         began = f"2026-03-01T10:0{minute}:00.000+00:00"
