@@ -28,7 +28,7 @@ def median_interval(values: Sequence[float], alpha: float = ALPHA) -> tuple[floa
     gap (`GAP_RATIO`, `REST_RATIO`) the outer one stands: values in two modes have no density to
     interpolate with, and the exact interval is conservative for every distribution. Of five values
     the range holds the median in 93.75 % of cases; its ends are moved outward by `_BEYOND_RATIO` of
-    it.
+    it, though not below 0 where no value is.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def median_interval(values: Sequence[float], alpha: float = ALPHA) -> tuple[floa
         low, high = (between(side[0], side[-1], -_BEYOND_RATIO) for side in ends)
     else:
         low, high = (_end(side, rank, alpha, between) for side in ends)
-    return low, high
+    return (max(low, 0.0) if ordered[0] >= 0 else low), high
 
 
 def _end(side: Sequence[float], rank: int, alpha: float, between: _Between) -> float:

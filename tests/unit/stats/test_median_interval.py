@@ -55,6 +55,7 @@ def test_of_five_values_it_is_the_range_and_a_little_more() -> None:
     low, high = 2 * 4**-0.06, 8 * 4**0.06
     assert median_interval([4.0, 2.0, 8.0, 5.0, 6.0]) == pytest.approx((low, high))
     assert median_interval([3.0] * 5) == (3.0, 3.0)
+    assert median_interval([0.0, 0.0, 0.0, 0.01, 0.02]) == pytest.approx((0.0, 0.0212))
 
 
 LISTS = st.lists(st.floats(0.1, 1000), min_size=5, max_size=30)
