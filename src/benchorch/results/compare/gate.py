@@ -185,10 +185,12 @@ def _decided(own: str, apparent: str, by_floor: str) -> tuple[str, str]:
 def _needed(judged: MetricVerdict, limit: float) -> int | None:
     """Processes a side with which the interval would end at the limit; None for too many."""
     ratio = judged.ratio
-    if ratio is None or not ratio.low or not ratio.high or ratio.value == limit:
+    if ratio is None or ratio.value == limit:
         return None
     if ratio.n < LEAST_VALUES:  # its reach is that of an assumed spread, from which nothing follows
         return LEAST_VALUES
+    if not ratio.low or not ratio.high:
+        return None
     distance = math.log(limit / ratio.value)
     reach = math.log(ratio.high / ratio.value if distance > 0 else ratio.value / ratio.low)
     fixed = math.log1p(judged.session_ratio or 0.0)
