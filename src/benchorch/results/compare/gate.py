@@ -191,13 +191,16 @@ def _needed(judged: MetricVerdict, limit: float) -> int | None:
         return LEAST_VALUES
     if not ratio.low or not ratio.high:
         return None
-    distance = math.log(limit / ratio.value)
-    reach = math.log(ratio.high / ratio.value if distance > 0 else ratio.value / ratio.low)
+    up, down = math.log(ratio.high / ratio.value), math.log(ratio.value / ratio.low)
+    reach, other = (up, down) if limit > ratio.value else (down, up)
+    # The interval also holds the ratio less the machine's change, which no number makes smaller.
+    change = min(max(reach - other, 0.0), math.log1p(judged.drift_ratio or 0.0))
+    distance = abs(math.log(limit / ratio.value)) - change
     fixed = math.log1p(judged.session_ratio or 0.0)
-    left = distance**2 - fixed**2
-    if left <= 0:
+    if distance <= fixed:
         return None
-    count = math.ceil(ratio.n * max(reach**2 - fixed**2, 0.0) / left)
+    left = distance**2 - fixed**2
+    count = math.ceil(ratio.n * max((reach - change) ** 2 - fixed**2, 0.0) / left)
     return count if ratio.n < count <= MOST_PROCESSES else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -16,16 +17,19 @@ import pytest
 
 from benchorch.cli import corrections, main
 from benchorch.cli.commands import gate, report
+from benchorch.domain.estimate import Estimate
 from benchorch.domain.reply import Reply
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.journal import certificates
 from benchorch.journal.registry import remember
+from benchorch.results.compare.gate import Gated, gated
 from benchorch.results.compare.gate import gate as judge_all
 from benchorch.results.compare.load_run import load
-from benchorch.results.compare.metric_kinds import LATENCY
+from benchorch.results.compare.metric_kinds import FLOOR, LATENCY
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from benchorch.results.compare.verdicts import MetricVerdict
 from benchorch.results.history.collect import collect
 from support.calibrated_machines import machine
 from support.loggers import unchanged_loggers
@@ -96,6 +100,28 @@ def test_one_process_is_too_few_and_five_are_named(baseline: Path, tmp_path: Pat
     reply = judged(baseline, after)
     assert data(reply)["cases"][0]["processes_needed"] == 5
     assert "only 5 processes of each side or more" in reply.text
+
+
+@pytest.mark.parametrize("change", [0.0, 0.01, 0.03])
+def test_more_processes_do_not_make_the_change_of_the_machine_smaller(change: float) -> None:
+    def of(n: int) -> Gated:
+        reach = 0.06 / math.sqrt(n)
+        ratio = Estimate(
+            value=1.0, low=math.exp(-reach), high=math.exp(reach + change), level_ratio=0.95, n=n,
+            unit="ratio", method="",
+        )  # fmt: skip
+        case = MetricVerdict(
+            name="x", metric=FLOOR, a=ratio, b=ratio, ratio=ratio, verdict="inconclusive",
+            drift_ratio=math.expm1(change), is_evidence=True,
+        )  # fmt: skip
+        return gated(case, None, 0.02)
+
+    found = of(8)
+    assert found.state == "unclear"
+    assert (found.processes_needed is None) == (change > 0.02)
+    if found.processes_needed is not None:
+        assert of(found.processes_needed).state == "pass"
+        assert of(found.processes_needed - 1).state == "unclear"
 
 
 def test_strict_fails_where_the_evidence_is_unclear_and_only_there(
