@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class _Opened:
 
     Attributes:
         run: without raw series.
-        results: the same by the trials' ids.
+        results: by the trials' ids; with raw series, unless an exported file was read.
         derived: with raw series; None where an exported file was read.
     """
 
@@ -126,8 +126,7 @@ def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Open
         return _Opened(run=exported, results=exported.run_results())
     derived = derive(found, reference, say, running=True)
     loaded = stored(derived, reference, say, each_process=each_process)
-    results = replace(loaded.run_results(found), plan=derived.plan)
-    return _Opened(run=loaded, results=results, derived=derived)
+    return _Opened(run=loaded, results=derived, derived=derived)
 
 
 def _json(opened: Sequence[_Opened]) -> ConfigNode:

@@ -193,10 +193,13 @@ def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessVal
         result: of the trial.
         each_process: whether each one's own value of every metric is needed.
     """
+    from benchorch.results.metrics.load import is_unstable
     from benchorch.stats.pairs import design_of, pairs
+    from benchorch.stats.position_effect import position_effect
 
     counted = result.valid
     conditions = [process.conditions for process in counted]
+    items = [process.observations.items_per_call for process in counted]
     return ProcessValues(
         values=_values(result) if each_process else {},
         pairs_ns=tuple(tuple(pair) for pair in pairs(counted)),
@@ -206,6 +209,9 @@ def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessVal
         facts=counted[0].facts if counted else {},
         device=_settings(counted[0].conditions.device) if counted else {},
         unsteady_ratio=_unsteady_ratio(counted),
+        position=position_effect(counted),
+        unstable=is_unstable(counted),
+        items_per_call=sum(items) / len(items) if items else None,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchorch.domain.bounds import Real
+from benchorch.domain.bounds import Items, Real
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import Outcome, TrialResult, beside_baselines
@@ -18,6 +18,7 @@ class RunResults:
     Attributes:
         results: each trial's last one, by its id; read beside its baseline's.
         running: whether the run goes on.
+        unstable: ids of trials whose processes are not at hand, and which were overloaded.
     """
 
     directory: Path
@@ -25,6 +26,7 @@ class RunResults:
     results: Mapping[str, TrialResult]
     summaries: Mapping[str, Summary]
     running: bool = False
+    unstable: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "results", beside_baselines(self.results))
@@ -43,6 +45,9 @@ class ProcessValues:
         facts: what really ran.
         device: settings of the accelerator that stay while it is measured on; empty without one.
         unsteady_ratio: share of the processes that reached no steady state; None where not noted.
+        position: time of whichever side comes first in a pair over the second's; None where unknown.
+        unstable: whether the one rate that was offered overloaded it.
+        items_per_call: mean of the processes; None where not noted.
     """
 
     values: Mapping[str, tuple[Real, ...]] = field(default_factory=dict)
@@ -53,6 +58,9 @@ class ProcessValues:
     facts: Mapping[str, Json] = field(default_factory=dict)
     device: Mapping[str, Json] = field(default_factory=dict)
     unsteady_ratio: float | None = None
+    position: Estimate | None = None
+    unstable: bool = False
+    items_per_call: Items | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,4 +147,5 @@ class StoredRun:
             results={s.trial.trial_id: s.result for s in self.trials if s.result is not None},
             summaries={s.trial.trial_id: s.summary for s in self.trials if s.summary is not None},
             running=self.running,
+            unstable=frozenset(s.trial.trial_id for s in self.trials if s.evidence.unstable),
         )

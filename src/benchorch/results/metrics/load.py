@@ -161,6 +161,11 @@ def unstable(mains: Sequence[LoadPhase]) -> bool:
     return any(overloaded(main, confidence) for main in mains)
 
 
+def is_unstable(processes: Sequence[ProcessRecord]) -> bool:
+    """Whether the one rate that was offered overloaded any of these."""
+    return unstable(at_one_rate(seen_under_load(processes)))
+
+
 def to_ms(times_ns: NDArray[int64]) -> NDArray[float64]:
     """Milliseconds, shape (n,)."""
     return times_ns / NS_PER_MS

@@ -9,7 +9,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Skip, Trial
 from benchorch.formatting import bounded, plural
 from benchorch.results.compare.stored_run import RunResults
-from benchorch.results.metrics.load import at_one_rate, seen_under_load, unstable
+from benchorch.results.metrics.load import is_unstable
 
 _NAMED = 3
 
@@ -65,7 +65,7 @@ def coverage(
     several = len({labels.get("hardware") for labels in everything}) > 1
     ran = [trial for trial in trials if trial.trial_id in ranked]
     missing = [
-        (_name(trial.labels, several), _loss(run.results.get(trial.trial_id)))
+        (_name(trial.labels, several), _loss(run, trial.trial_id))
         for trial in trials
         if trial.trial_id not in ranked
     ]
@@ -89,16 +89,17 @@ def pending(run: RunResults) -> str:
     return f"Not finished: {count} have ended, so nothing is concluded yet."
 
 
-def _loss(result: TrialResult | None) -> str:
+def _loss(run: RunResults, trial_id: str) -> str:
     """Why a trial cannot be ranked."""
+    result = run.results.get(trial_id)
     if result is None:
         return "not run"
     if result.outcome is not Outcome.OK:
         return f"failed ({result.failure.kind})" if result.failure else "failed"
     if result.disagrees:
         return "not the same model"
-    mains = at_one_rate(seen_under_load(result.valid))
-    return "unstable" if mains and unstable(mains) else "not measured"
+    overloaded = trial_id in run.unstable or is_unstable(result.valid)
+    return "unstable" if overloaded else "not measured"
 
 
 def _has_ended(result: TrialResult | None) -> bool:

@@ -88,10 +88,8 @@ class ReportRow:
 
     @property
     def _items_per_query(self) -> float:
-        """Elements of a query's batch; without its processes, as exported, the requested ones."""
-        processes = self.result.valid if self.result else ()
-        found = [process.observations.items_per_call for process in processes]
-        return sum(found) / len(found) if found else self.size("batch_size") or 1
+        """Elements of a query's batch; the requested ones where an older export lacks them."""
+        return self.stored.evidence.items_per_call or self.size("batch_size") or 1
 
     @property
     def priced_unit(self) -> str:

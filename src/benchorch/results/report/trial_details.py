@@ -11,7 +11,6 @@ from benchorch.formatting import bounded, interval_text
 from benchorch.results.report.execution_text import execution_facts
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.tables import limit_text
-from benchorch.stats.position_effect import position_effect
 from benchorch.units import format_bytes, format_seconds
 
 _LABELS = ("author", "task", "license")
@@ -85,7 +84,7 @@ def facts_of(row: ReportRow) -> Iterator[Fact]:
         yield from _verdict(row.speedup)
     if row.result.pairing:
         yield "compared", row.result.pairing
-    position = position_effect(row.result.valid)
+    position = row.stored.evidence.position
     if position is not None:
         yield "coming first", f"took {interval_text(position)} times as long as coming second"
     if row.result.parity is not None:

@@ -9,10 +9,13 @@ from html.parser import HTMLParser
 
 import pytest
 
+from benchorch.domain.trial import Plan
+from benchorch.results.compare.load_run import stored
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.html_page import MOST_BYTES, page
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
+from support.synthetic_runs import result, run_results, trial
 
 VOID = {"meta", "link"}
 
@@ -111,6 +114,21 @@ def test_limits_and_advice_of_a_profile_are_there(run):
     assert "launch-bound; linear -40 %" in text
     assert "Launches take most of the call." in text
     assert "Batch more." in text
+
+
+def test_what_coming_first_costs_is_on_the_page():
+    eager = trial()
+    fast = trial("fast", baseline=eager)
+    found = result(fast, 5e5, baseline_ns=1e6, processes=4)
+    processes = tuple(
+        replace(one, paired=replace(one.paired, candidate_first=place % 2 == 0))
+        for place, one in enumerate(found.processes)
+    )
+    found = replace(found, processes=processes)
+    plan = Plan(plan_id="p", name="n", trials=(eager, fast), skips=(), session={})
+    results = {eager.trial_id: result(eager), fast.trial_id: found}
+    text = read(stored(run_results(plan, results), "p")).text
+    assert "times as long as coming second" in text
 
 
 def test_warnings_of_a_trial_are_on_the_page(run):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.results.compare.load_run import stored
 from benchorch.results.report.tables import Conclusion, conclusions
 from benchorch.scenarios.server import Server
 from support.load_runs import process, run
@@ -57,8 +58,13 @@ def test_what_has_not_run_or_is_another_model_is_a_part_of_the_sentence() -> Non
 
 def test_an_unstable_queue_is_told_as_that() -> None:
     unstable = process(run(Server(rate_per_s=1050, duration_s=20, seed=1)))
-    found = concluded((EAGER, OF_EAGER), (FAST, replace(result(FAST), processes=(unstable,))))
+    overloaded = replace(result(FAST), processes=(unstable,))
+    found = concluded((EAGER, OF_EAGER), (FAST, overloaded))
     assert found.sentence.endswith("; fast unstable.")
+    plan = Plan(plan_id="p", name="n", trials=(EAGER, FAST), skips=(), session={})
+    run_ = run_results(plan, {EAGER.trial_id: OF_EAGER, FAST.trial_id: overloaded})
+    (kept,) = conclusions(stored(run_, "p").run_results())
+    assert kept == found
 
 
 def test_a_default_that_this_machine_cannot_run_was_not_requested() -> None:
