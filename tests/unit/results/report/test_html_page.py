@@ -12,6 +12,7 @@ import pytest
 from benchorch.domain.trial import Plan
 from benchorch.results.compare.load_run import stored
 from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.report import html_page
 from benchorch.results.report.html_page import MOST_BYTES, page
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
@@ -200,6 +201,13 @@ def test_a_page_has_a_size_limit_and_counts_what_it_leaves_out(swept):
     text = drawn(replace(swept, trials=tuple(_copies(swept, 3_000))))
     assert MOST_BYTES / 2 < len(text.encode()) < MOST_BYTES
     assert re.search(r"\d+ more trials left out to keep this page small; the CSV has all", text)
+
+
+def test_a_chart_that_is_left_out_is_named_as_such(swept, monkeypatch):
+    left_out = "Left out to keep this page small; the CSV has its numbers."
+    assert left_out not in read(swept).text
+    monkeypatch.setattr(html_page, "_MOST_CHARTS", 1)
+    assert left_out in read(swept).text
 
 
 def _copies(run, count):
