@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Estimate
-from benchorch.results.compare.gate import MOST_PROCESSES, UNCLEAR, Gated, gated
+from benchorch.results.compare.gate import APART, MOST_PROCESSES, UNCLEAR, Gated, gated
 from benchorch.results.compare.metric_kinds import FASTER, FLOOR, LATENCY, SLOWER
 from benchorch.results.compare.verdicts import (
     EQUIVALENT,
@@ -179,4 +179,5 @@ def _advice(found: Gated) -> str:
         return f"some {found.processes_needed} pairs would tell, if the machine stays as it is"
     if found.remark.startswith("no number"):
         return f"no number of pairs up to {MOST_PROCESSES} would tell; a larger limit would"
-    return found.remark
+    together = "only part of the calls changed, or there are too few pairs (--pairs)"
+    return found.remark.replace(APART, together)

@@ -22,6 +22,12 @@ from benchorch.stats.median_interval import LEAST_VALUES
 MOST_PROCESSES = 200
 """Nobody waits for more."""
 
+APART = (
+    "either the machine was not the same, or only part of the calls changed. Measure both "
+    "interleaved, or with more processes"
+)
+"""Why median and floor of what was measured apart may contradict each other."""
+
 PASS, REGRESSION, UNCLEAR = "pass", "regression", "unclear"
 _GRAVEST_FIRST = (REGRESSION, REFUSED, UNCLEAR, PASS)
 
@@ -176,10 +182,7 @@ def _decided(own: str, apparent: str, by_floor: str) -> tuple[str, str]:
             "is not in the floor"
         )
     slower, other = ("median", "floor") if apparent == REGRESSION else ("floor", "median")
-    return UNCLEAR, (
-        f"the {slower} is beyond the limit and the {other} is not: either the machine was not the "
-        "same, or only part of the calls changed. Measure both interleaved, or with more processes"
-    )
+    return UNCLEAR, f"the {slower} is beyond the limit and the {other} is not: {APART}"
 
 
 def _needed(judged: MetricVerdict, limit: float) -> int | None:

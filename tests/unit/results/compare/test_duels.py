@@ -99,6 +99,15 @@ def test_where_nothing_can_tell_the_number_of_pairs_that_would_is_named() -> Non
     assert found.remark.startswith(f"some {found.processes_needed} pairs would tell")
 
 
+def test_where_median_and_floor_contradict_no_pair_is_to_be_interleaved_again() -> None:
+    found = judge("eager", meetings(0.1, floor=0.0), TERMS)
+    assert (found.state, found.processes_needed) == ("unclear", None)
+    assert found.remark == (
+        "the median is beyond the limit and the floor is not: "
+        "only part of the calls changed, or there are too few pairs (--pairs)"
+    )
+
+
 def test_two_pairs_are_no_evidence() -> None:
     found = judge("eager", meetings(0.5, n=2), TERMS)
     assert found.state == "unclear"
