@@ -10,8 +10,6 @@ from benchorch.stats.interval_arithmetic import quotient, scaled
 
 SECONDS_PER_HOUR = 3600.0
 ITEMS = 1_000_000
-LEAST_BILLED_S = 60.0
-"""EC2 bills Linux by the second, and never less than a minute."""
 
 
 def usd_per_million_items(throughput: Estimate, usd_per_hour: float) -> Estimate:
@@ -50,5 +48,5 @@ def unpriced_tokens(result: TrialResult) -> Iterator[str]:
 
 
 def trial_usd(seconds: float, usd_per_hour: float) -> float:
-    """Cost of a machine for a time; at least a minute is billed."""
-    return max(seconds, LEAST_BILLED_S) * usd_per_hour / SECONDS_PER_HOUR
+    """Cost of a machine for a time; the minute that EC2 bills at least is of a launch."""
+    return seconds * usd_per_hour / SECONDS_PER_HOUR

@@ -38,6 +38,6 @@ def test_an_interval_that_is_not_known_stays_unknown():
     assert usd_per_million_items(rate(10.0, 0.0, 20.0), 1.0).high is None
 
 
-def test_at_least_a_minute_is_billed():
+def test_each_second_of_a_trial_is_billed():
     assert trial_usd(3600, 2.0) == 2.0
-    assert trial_usd(1, 60.0) == 1.0
+    assert trial_usd(1, 3600.0) == 1.0
