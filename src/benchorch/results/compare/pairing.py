@@ -30,6 +30,9 @@ from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.ratio_test import DELTA_RATIO, INCONCLUSIVE, compare, compare_pairs
 from benchorch.stats.sequential_testing import look_alpha
 
+LEAST_APART = 3
+"""Processes a side from which on two sessions are compared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
@@ -44,6 +47,7 @@ class Samples:
         machine: A's over B's speed of the machine, as the reference workloads show it; None where
             it does not count.
         session: what else sessions differ by; None where it does not count.
+        few: whether the values are of two sessions, and too few to show how much these differ.
     """
 
     design: str
@@ -53,6 +57,7 @@ class Samples:
     intervals: tuple[Estimate, Estimate] | None = None
     machine: Difference | None = None
     session: Difference | None = None
+    few: bool = False
 
     @property
     def drift_ratio(self) -> float:
@@ -68,7 +73,14 @@ class Samples:
         found = compare(
             self.b, self.a, delta_ratio=delta_ratio, alpha=alpha, drift_ratio=self.drift_ratio
         )
-        return None if found is None else replace(found, design=self.design)
+        if found is None or not self.few or found.ratio.low is None:
+            return found and replace(found, design=self.design)
+        return Comparison(
+            ratio=replace(found.ratio, low=None, high=None),
+            verdict=INCONCLUSIVE,
+            reason="two processes of a side do not show how much sessions differ",
+            design=self.design,
+        )
 
     def _by_intervals(
         self, b: Estimate, a: Estimate, *, delta_ratio: float, alpha: float
@@ -161,7 +173,8 @@ def unpaired_samples(
             session = assumed_session_spread(*zip(own, counts, strict=True))
         return Samples(design=SEQUENTIAL, intervals=own, machine=machine, session=session)
     b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))
-    return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine) if a and b else None
+    few = min(len(a), len(b)) < LEAST_APART and _may_differ_by_session(match, metric)
+    return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine, few=few) if a and b else None
 
 
 def _may_differ_by_session(match: Match, metric: str) -> bool:

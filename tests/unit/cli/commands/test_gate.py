@@ -95,8 +95,11 @@ def test_the_state_and_the_exit_code_follow_from_the_evidence(
     assert [one["state"] for one in data(reply)["cases"]] == [state, "pass"]
 
 
-def test_one_process_is_too_few_and_five_are_named(baseline: Path, tmp_path: Path) -> None:
-    after = candidate(tmp_path, same(EAGER, 1.5e6, processes=1), same(FAST, 5e5))
+@pytest.mark.parametrize("processes", [1, 2])
+def test_two_processes_are_too_few_and_five_are_named(
+    baseline: Path, tmp_path: Path, processes: int
+) -> None:
+    after = candidate(tmp_path, same(EAGER, 1.5e6, processes=processes), same(FAST, 5e5))
     reply = judged(baseline, after)
     assert data(reply)["cases"][0]["processes_needed"] == 5
     assert "only 5 processes of each side or more" in reply.text

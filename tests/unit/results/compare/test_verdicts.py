@@ -250,6 +250,17 @@ def test_one_process_a_side_decides_nothing() -> None:
     assert found.remedy
 
 
+@pytest.mark.parametrize("fewer", [2, 10])
+def test_two_processes_of_a_side_of_two_sessions_decide_nothing(fewer: int) -> None:
+    """Three have what sessions differ by in their interval, which two do not have."""
+    found = verdict(once("a", processes=2), once("b", 9e6, processes=fewer))
+    assert found.verdict == "inconclusive"
+    assert found.reason == "two processes of a side do not show how much sessions differ"
+    assert found.ratio is not None
+    assert (found.ratio.low, found.p_value) == (None, None)
+    assert verdict(once("a", processes=3), once("b", 9e6, processes=3)).verdict == "slower"
+
+
 def test_conversions_that_were_measured_apart_are_to_be_interleaved_by_the_same_command() -> None:
     a, b = once("a", canaries_ns=None), once("b", of=FAST)
     assert verdict(a, b, LATENCY, "conversion").remedy.startswith(
