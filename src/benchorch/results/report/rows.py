@@ -9,7 +9,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import node_of
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.metrics.cost import usd_per_million_items
-from benchorch.results.report.prices import judged_by, kind_of
+from benchorch.results.report.prices import judged_by, place_of, region_of
 from benchorch.results.report.tables import HEADERS, LIMIT, ranked, table_rows
 from benchorch.stats.interval_arithmetic import scaled
 
@@ -153,7 +153,7 @@ def rows_of(runs: Sequence[StoredRun], prices: PriceSnapshot) -> tuple[ReportRow
 
 
 def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[ReportRow]:
-    judged = judged_by(run, prices)
+    judged, region = judged_by(run, prices), region_of(run)
     results = judged.run_results()
     stored = {one.trial.trial_id: one for one in judged.trials}
     head, *drawn = table_rows(results)
@@ -164,5 +164,5 @@ def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[ReportRow]:
             stored=stored[trial.trial_id],
             name=name,
             cells={LIMIT: "–", **dict(zip(titles, cells, strict=True))},
-            price=prices.of(kind_of(trial), Market.ON_DEMAND),
+            price=prices.of(place_of(trial, region), Market.ON_DEMAND),
         )

@@ -12,23 +12,28 @@ from benchorch.domain.price import Market, Price
 from benchorch.errors import ConfigError
 from benchorch.results.compare.load_run import load
 from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.pricing.price_book import bundled_prices
+from benchorch.results.report import prices
 from benchorch.results.report.prices import prices_of
+from benchorch.results.report.rows import rows_of
 from support.synthetic_runs import result, trial, write_run
 
 HERE = {"hardware": "g5", "hardware_kind": "g5.xlarge"}
 
 
-def judged(tmp_path: Path, name: str, usd: float, as_of: str) -> StoredRun:
+def judged(
+    tmp_path: Path, name: str, usd: float, as_of: str, region: str = "us-east-1"
+) -> StoredRun:
     """A run whose sweep was judged by a price of its own."""
     price = Price(
         kind="g5.xlarge",
         market=Market.ON_DEMAND,
         usd_per_hour=usd,
-        region="us-east-1",
+        region=region,
         as_of=as_of,
         source="config",
     )
-    one = trial(labels=HERE)
+    one = trial(labels=HERE, hardware={"size": "xlarge"})
     return load(str(write_run(tmp_path / name, (one, result(one, prices=(price,))))))
 
 
@@ -47,6 +52,29 @@ def test_the_sweep_s_own_price_counts_and_anew_the_list_s(tmp_path):
 def test_of_several_the_newest_counts_for_all(tmp_path):
     old, new = judged(tmp_path, "a", 0.5, "2026-10-01"), judged(tmp_path, "b", 0.7, "2026-11-01")
     assert of(old, new) == of(new, old) == 0.7
+
+
+def usd_of(*runs: StoredRun, anew: bool = False) -> list[float | None]:
+    rows = rows_of(runs, prices_of(runs, anew=anew))
+    return [None if row.price is None else row.price.usd_per_hour for row in rows]
+
+
+def test_a_run_of_another_region_keeps_the_price_of_its_own(tmp_path):
+    here = judged(tmp_path, "a", 0.5, "2026-10-01")
+    there = judged(tmp_path, "b", 0.7, "2026-11-01", "eu-central-1")
+    assert usd_of(here, there) == [0.5, 0.7]
+    cost = "cost_usd_per_million_items/on_demand"
+    shown = [row.metrics[cost].value for row in rows_of([here, there], prices_of([here, there]))]
+    assert shown == [run.trials[0].metrics[cost].value for run in (here, there)]
+
+
+def test_anew_the_list_s_price_of_the_same_region_counts(tmp_path, monkeypatch):
+    run = judged(tmp_path, "b", 0.7, "2026-11-01", "eu-central-1")
+    assert usd_of(run, anew=True) == [None]
+    there = {"region": "eu-central-1", "as_of": "2026-10-01", "source": "a list"}
+    listed = {**bundled_prices(), "also": [{**there, "usd_per_hour": {"g5.xlarge": 1.2}}]}
+    monkeypatch.setattr(prices, "bundled_prices", lambda: listed)
+    assert usd_of(run, anew=True) == [1.2]
 
 
 def test_a_run_from_before_prices_were_kept_is_judged_by_the_list(swept):
