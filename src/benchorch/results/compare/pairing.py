@@ -215,11 +215,6 @@ def session_change(
     return session_spread([estimate for estimate, _ in found], references)
 
 
-def reference_ns(stored: StoredTrial) -> list[float]:
-    """Times of the reference workloads around the processes that count."""
-    return [time for times in stored.evidence.canaries_ns for time in times]
-
-
 def delta_ratio(match: Match) -> float:
     """The larger of the two equivalence margins."""
     results = [side.result for side in (match.a, match.b)]

@@ -401,7 +401,7 @@ def _alike(differing: Sequence[FieldDifference]) -> str:
 
 
 def _no_reference_workload(match: Match) -> str:
-    lacking = match.sides_that(lambda side: not pairing.reference_ns(side))
+    lacking = match.sides_that(lambda side: not any(side.evidence.canaries_ns))
     return f"measured apart, and {lacking} has no reference workloads to bound the machine's drift"
 
 
