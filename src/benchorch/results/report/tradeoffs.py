@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import final
 
 from benchorch.domain.estimate import Estimate
@@ -113,7 +114,7 @@ def _grouped(
 
 def _work(rows: Sequence[ReportRow], name: str) -> Iterator[PageChart]:
     """Latency against throughput where they are not each other's inverse, and against cost."""
-    dots = list(_dots(rows, _throughput, _latency))
+    dots = list(_dots(rows, attrgetter("throughput"), attrgetter("latency")))
     if len({(dot.row.size("batch_size"), dot.row.hardware) for dot in dots}) > 1:
         front = pareto_front([(-dot.x.value, dot.y.value) for dot in dots if _sound(dot)])
         yield PageChart(
@@ -121,7 +122,7 @@ def _work(rows: Sequence[ReportRow], name: str) -> Iterator[PageChart]:
             sentence=_with_front("Best is the bottom right.", len(front)),
             spec=_scatter(dots, (THROUGHPUT, LATENCY), [(-x, y) for x, y in front]),
         )
-    dots = list(_dots(rows, _latency, lambda row: row.usd_per_million))
+    dots = list(_dots(rows, attrgetter("latency"), attrgetter("usd_per_million")))
     if dots:
         front = pareto_front([(dot.x.value, dot.y.value) for dot in dots if _sound(dot)])
         start = "Best is the bottom left. Every machine is taken to be busy all the time."
@@ -180,32 +181,17 @@ def _all_else(row: ReportRow, symbol: str) -> str:
     return " ".join([_model_of(row), series_of(row), *kept])
 
 
-def _latency(row: ReportRow) -> Estimate | None:
-    return row.latency
-
-
-def _throughput(row: ReportRow) -> Estimate | None:
-    return row.throughput
-
-
-def _prefill(row: ReportRow) -> Estimate | None:
-    return row.metrics.get("prefill_tokens_per_s/mean")
-
-
-def _decoding(row: ReportRow) -> Estimate | None:
-    return row.metrics.get("decode_tokens_per_s/mean")
+def _metric(name: str) -> Quantity:
+    return lambda row: row.metrics.get(name)
 
 
 _SCALED: tuple[tuple[str, str, Quantity], ...] = (
-    ("Latency", LATENCY, _latency),
-    ("Throughput", THROUGHPUT, _throughput),
-    ("Prefill", "prompt tokens a second", _prefill),
-    ("Decoding", "generated tokens a second", _decoding),
+    ("Latency", LATENCY, attrgetter("latency")),
+    ("Throughput", THROUGHPUT, attrgetter("throughput")),
+    ("Prefill", "prompt tokens a second", _metric("prefill_tokens_per_s/mean")),
+    ("Decoding", "generated tokens a second", _metric("decode_tokens_per_s/mean")),
 )
-
-
-def _build_s(row: ReportRow) -> Estimate | None:
-    return row.metrics.get("original_build_s/total")
+_build_s = _metric("original_build_s/total")
 
 
 def _gain(row: ReportRow) -> Estimate | None:
