@@ -45,7 +45,7 @@ class ProcessValues:
         facts: what really ran.
         device: settings of the accelerator that stay while it is measured on; empty without one.
         unsteady_ratio: share of the processes that reached no steady state; None where not noted.
-        position: time of whichever side comes first in a pair over the second's; None where unknown.
+        position: time of the side that comes first in a pair over the second's; None if unknown.
         unstable: whether the one rate that was offered overloaded it.
         items_per_call: mean of the processes; None where not noted.
     """

@@ -103,7 +103,9 @@ def region_of(run: StoredRun) -> str:
 def place_of(trial: Trial, region: str) -> str:
     """The kind of a machine with its region; your own is the same in each."""
     rented = trial.hardware.get("size") is not None
-    return f"{kind_of(trial)} in {region}" if rented and region != DEFAULT_REGION else kind_of(trial)
+    return (
+        f"{kind_of(trial)} in {region}" if rented and region != DEFAULT_REGION else kind_of(trial)
+    )
 
 
 def kind_of(trial: Trial) -> str:
