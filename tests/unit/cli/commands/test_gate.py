@@ -465,8 +465,7 @@ def test_a_narrow_terminal_shows_every_verdict(
     width: int, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    few = {"processes": 2}
-    after = candidate(tmp_path, same(EAGER, 1.05e6, **few), same(FAST, 5e5, **few))
+    after = candidate(tmp_path, same(EAGER, 1.05e6), same(FAST, 5e5))
     rows = judged(baseline, after).text.splitlines()
     (header,) = (row for row in rows if row.lstrip().startswith("trial"))
     assert header.endswith("verdict")
