@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -22,8 +22,8 @@ def seeded(seed: int) -> Iterator[None]:
         random.seed(seed)
         if "numpy" in sys.modules:
             _seed_numpy(seed, undo)
-        if "torch" in sys.modules:
-            _seed_torch(seed, undo)
+        if torch := sys.modules.get("torch"):
+            _seed_torch(torch, seed, undo)
         yield
 
 
@@ -35,12 +35,9 @@ def _seed_numpy(seed: int, undo: ExitStack) -> None:
     numpy_random.seed(seed % (_NUMPY_LARGEST_SEED + 1))  # noqa: NPY002 see docstring
 
 
-def _seed_torch(seed: int, undo: ExitStack) -> None:
-    import torch
-
+def _seed_torch(torch: Any, seed: int, undo: ExitStack) -> None:
     # Forking a device's generator would initialise the device: fork only those already in use.
-    in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    devices = list(range(torch.cuda.device_count())) if in_use else []
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     undo.enter_context(torch.random.fork_rng(devices=devices))
     torch.manual_seed(seed)
 
