@@ -296,7 +296,10 @@ def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None)
         return 1
     if settings is not None:  # or a sweep that is sent now would start another head
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        home.remember(options.name, replace(settings, destroying_since=now))
+        # Its images end before Terraform, which looks up each that is named.
+        kept = {k: v for k, v in settings.variables.items() if k != "baked_images"}
+        settings = replace(settings, destroying_since=now, variables=kept)
+        home.remember(options.name, settings)
     for region in sorted({one.region for one in found}):
         stack_leftovers.end(options.name, region, print)
     code = 0 if settings is None else _removed(options, home, _wanted(options, settings))

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import provision
+import stack_leftovers
 from account_checks.requested import stack_request
-from stack_home import Settings, find_home
+from stack_home import Home, Settings, find_home
 from support.aws_emulator.server import Emulator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,3 +117,22 @@ def test_a_token_that_an_earlier_version_kept_is_not_kept_again(
     before = Settings(region="eu-west-1", variables={"ray_token": "s", "ttl_minutes": "60"})
     wanted = provision._wanted(Namespace(var=["email=me@example.org"], name="lab"), before)
     assert wanted.variables == {"ttl_minutes": "60", "email": "me@example.org"}
+
+
+def test_a_stack_whose_images_have_ended_is_removed_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Terraform looks up an image that is named, and ends where there is none."""
+    home = Home(account="123456789012", region=None)
+    kept: list[Settings] = []
+    monkeypatch.setattr(Home, "remember", lambda _, name, settings: kept.append(settings))
+    monkeypatch.setattr(stack_leftovers, "regions", lambda: ["eu-west-1"])
+    monkeypatch.setattr(stack_leftovers, "find", lambda *_: [])
+    monkeypatch.setattr(provision, "_removed", lambda _, __, settings: kept.append(settings) or 1)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    variables = {"ttl_minutes": "60", "baked_images": '{"cpu-x86_64": "ami-1"}'}
+    settings = Settings(region="eu-west-1", variables=variables)
+    options = Namespace(name="lab", var=[], yes=True)
+    assert provision._destroy(options, home, settings) == 1
+    assert [one.variables for one in kept] == [{"ttl_minutes": "60"}] * 2
+    assert kept[0].destroying_since
