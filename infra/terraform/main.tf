@@ -69,7 +69,6 @@ locals {
     base64 -d <<'PROGRAM' | gunzip > "$home/make_packages.sh"
     ${base64gzip(file("${path.module}/scripts/make_packages.sh"))}
     PROGRAM
-    [[ -n $(node listed "packages/$packages/SHA256SUMS") ]] || bash "$home/make_packages.sh" "$packages"
   EOT
   head_script = join("\n", [
     replace(replace(replace(replace(replace(local.common,

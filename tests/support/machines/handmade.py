@@ -53,7 +53,6 @@ _OWN = {
 _MAKE_PACKAGES = f"""base64 -d <<'PROGRAM' | gunzip > "$home/make_packages.sh"
 {_MAKE}
 PROGRAM
-bash "$home/make_packages.sh" "$packages"
 """
 
 
