@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -89,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("plan", "apply", "image", "status", "destroy"))
-    parser.add_argument("--name", default="benchorch", help="of the stack and of Ray's cluster")
+    parser.add_argument(
+        "--name", default="benchorch", type=_name, help="of the stack and of Ray's cluster"
+    )
     parser.add_argument(
         "--var",
         action="append",
@@ -109,6 +112,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--yes", action="store_true", help="no confirmation before changes")
     return parser
+
+
+def _name(text: str) -> str:
+    """A stack's name as variables.tf has it, as it becomes part of a path here."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]{2,30}", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}; expected 3 to 31 lower case letters, digits and hyphens, a letter first"
+        )
+    return text
 
 
 def _plan(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:

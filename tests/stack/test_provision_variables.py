@@ -136,3 +136,13 @@ def test_a_stack_whose_images_have_ended_is_removed_without_them(
     assert provision._destroy(options, home, settings) == 1
     assert [one.variables for one in kept] == [{"ttl_minutes": "60"}] * 2
     assert kept[0].destroying_since
+
+
+@pytest.mark.parametrize("what", ["plan", "apply", "image", "status", "destroy"])
+def test_a_path_is_no_name_of_a_stack_and_its_folder_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        provision.main([what, "--name", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "expected 3 to 31 lower case letters" in capsys.readouterr().err
