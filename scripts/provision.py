@@ -44,6 +44,9 @@ LIMIT_S = 3600
 HEAD_S, LOOK_S = 60, 3  # within a minute a group has launched, or been refused
 TOKEN_BYTES = 32
 SECRET = "ray_token"
+RESERVED = re.compile(r"(aws|ssm|sg-|sthree-|amzn-s3-demo-|xn--).*|benchorch-stacks")
+"""Prefixes that AWS keeps for itself, of parameters, security groups and buckets; the record."""
+
 SHORT = 12  # characters of a digest in the names of files in the bucket
 SERVICE_ROLES = {  # which an account has only once somebody used the service in the console
     "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
@@ -209,6 +212,11 @@ def _refused(options: argparse.Namespace, region: str) -> Any:
 
 def _wanted(options: argparse.Namespace, settings: Settings | None) -> Settings:
     """The settings with what was given now; ValueError for a stack that is somewhere else."""
+    if settings is None and RESERVED.fullmatch(options.name):  # a half-made one can be removed
+        raise ValueError(
+            f"AWS refuses resources of a stack named {options.name}, or benchorch uses their names "
+            "itself: make provision STACK=ANOTHER-NAME"
+        )
     given = dict(pair.partition("=")[::2] for pair in options.var)
     if SECRET in given:
         raise ValueError(

@@ -138,6 +138,17 @@ def test_a_stack_whose_images_have_ended_is_removed_without_them(
     assert kept[0].destroying_since
 
 
+@pytest.mark.parametrize("name", ["aws-bench", "ssmart", "sg-1", "xn--lab", "benchorch-stacks"])
+def test_a_name_that_aws_refuses_is_refused_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with pytest.raises(ValueError, match=f"a stack named {name}.*STACK=ANOTHER-NAME"):
+        provision._wanted(Namespace(name=name, var=[]), None)
+    half_made = Settings(region="us-east-1")
+    assert provision._wanted(Namespace(name=name, var=[]), half_made).region == "us-east-1"
+
+
 @pytest.mark.parametrize("what", ["plan", "apply", "image", "status", "destroy"])
 def test_a_path_is_no_name_of_a_stack_and_its_folder_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
