@@ -51,7 +51,10 @@ _POLICY = re.compile(r"no [\w-]+ policy allows .*|(?:an )?explicit deny in .*")
 _SKEWED = re.compile(r"RequestTimeTooSkewed|Signature (expired|not yet current)")
 """In AWS's words, a request that was signed by a clock that is wrong."""
 
-_PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"}
+_PASSING = {
+    *("Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"),
+    "ScalingActivityInProgress",  # such as the end of the last head
+}
 _QUICK = {
     "connect_timeout": 5,
     "read_timeout": 20,

@@ -277,6 +277,27 @@ def test_each_refusal_has_its_sentence(
         AwsStacks().find(None)
 
 
+def test_a_head_that_is_started_while_the_last_one_ends_may_start_later(
+    monkeypatch: pytest.MonkeyPatch, aws: Any
+) -> None:
+    from benchorch.hardware import aws_stack
+
+    make(aws, "mine", "us-east-1")
+    stack = only()
+
+    class Busy:
+        def set_desired_capacity(self, **_: object) -> None:
+            error = {"Code": "ScalingActivityInProgress", "Message": "blocks this action"}
+            raise ClientError(
+                {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}}, "SetDesiredCapacity"
+            )
+
+    monkeypatch.setattr(aws_stack, "_client", lambda service, region: Busy())
+    with pytest.raises(StackError, match="autoscaling:SetDesiredCapacity on mine-head") as caught:
+        stack.start_head()
+    assert caught.value.may_pass
+
+
 @pytest.mark.parametrize("region", ["eu-wst-9", "no region"])
 def test_a_region_that_does_not_exist_is_named_and_does_not_pass(
     monkeypatch: pytest.MonkeyPatch, aws: Any, region: str
