@@ -350,7 +350,7 @@ class _Following:
         head = self._ready_head()
         cwd = self.session.search_path[0] if self.session.search_path else DIRECTORY
         command = start_command(sweep.name, self.stack.facts.results_url, cwd)
-        end = self._until_done(partial(self._ran, head, command))
+        end = self._until_done(partial(self._ran, sweep, head, command))
         if not end.is_well:
             raise ExecutorError(
                 f"The sweep did not start on the head of stack {self.stack.facts.name}: {end.text}"
@@ -358,11 +358,15 @@ class _Following:
         self.begun = True
         self._say(f"runs on {head.machine}")
 
-    def _ran(self, head: Head, command: str) -> CommandEnd:
-        """The end of a command on the head."""
+    def _ran(self, sweep: SentSweep, head: Head, command: str) -> CommandEnd:
+        """The end of a command on the head; ExecutorError where the head ends before it."""
         command_id = self.stack.send(head.machine, command)
         end_of = partial(self.stack.end_of, head.machine, command_id)
+        looked_s = self.now_s()
         while (end := self._patiently(end_of)) is None:
+            if self.now_s() - looked_s > HEAD_LOOK_S:
+                looked_s = self.now_s()
+                self._check_head(sweep, head.machine)
             self.sleep(LOOK_S)
         return end
 
@@ -465,10 +469,10 @@ class _Following:
                 return
             yield result
 
-    def _check_head(self, sweep: SentSweep) -> None:
-        """ExecutorError where the machine that the sweep was sent to is gone."""
+    def _check_head(self, sweep: SentSweep, machine: str | None = None) -> None:
+        """ExecutorError where there is no head, or it is not this machine any more."""
         head = self._patiently(self.stack.head)
-        if head is None and self.failing_since_s is None:
+        if self.failing_since_s is None and (head is None or machine not in (None, head.machine)):
             raise ExecutorError(
                 f"The head of stack {self.stack.facts.name} is gone. Results so far are kept; the "
                 f"same line starts another head and continues sweep {sweep.name}."
@@ -493,7 +497,7 @@ class _Following:
     def _look(self, head: Head, sweep: SentSweep) -> str:
         """The head's answer on the sweep's coordinator; empty where it cannot be asked."""
         try:
-            return self._ran(head, look_command(sweep.name)).text
+            return self._ran(sweep, head, look_command(sweep.name)).text
         except StackError:  # asked again, and the head itself is looked at meanwhile
             return ""
 

@@ -36,6 +36,9 @@ DEFAULT_FLEET = ("g5.xlarge", "r6i.large")
 """Default of Terraform's variable `fleet`, for a stack made without another value."""
 
 DOCUMENT = "AWS-RunShellScript"
+DELIVERY_S = 120
+"""A machine that has ended counts as online for minutes and takes no command any more."""
+
 _ABSENT = {"404", "NoSuchKey"}
 _BEYOND = {"416", "InvalidRange"}
 _GONE = {"NoSuchBucket"}
@@ -283,7 +286,10 @@ class AwsStack(Stack):
         """Send a command by Systems Manager's Run Command; returns its id."""
         with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}", self.facts.region):
             sent = self._ssm().send_command(
-                InstanceIds=[machine], DocumentName=DOCUMENT, Parameters={"commands": [command]}
+                InstanceIds=[machine],
+                DocumentName=DOCUMENT,
+                Parameters={"commands": [command]},
+                TimeoutSeconds=DELIVERY_S,
             )
         return str(sent["Command"]["CommandId"])
 
@@ -298,7 +304,10 @@ class AwsStack(Stack):
         if found["Status"] in _RUNNING:
             return None
         text = f"{found['StandardOutputContent']}\n{found['StandardErrorContent']}".strip()
-        return CommandEnd(is_well=found["Status"] == "Success", text=text)
+        is_well = found["Status"] == "Success"
+        if not is_well:  # such as one that was never delivered
+            text = text or str(found.get("StatusDetails", found["Status"]))
+        return CommandEnd(is_well=is_well, text=text)
 
     @property
     def _bucket(self) -> str:

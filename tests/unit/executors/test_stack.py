@@ -456,6 +456,25 @@ def test_a_sweep_that_does_not_start_says_what_the_head_said(
         list(sweep(tmp_path))
 
 
+@pytest.mark.parametrize("next_head", [None, "i-another"])
+def test_a_head_that_ends_with_its_command_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, next_head: str | None
+) -> None:
+    """Nobody would report the command's end for an hour."""
+
+    class Gone(Account):
+        def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
+            self.machine = next_head
+            return None
+
+    gone = Gone()
+    monkeypatch.setattr(stack, "found_stack", lambda name: gone)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    monkeypatch.setattr(stack, "HEAD_LOOK_S", -1.0)
+    with pytest.raises(ExecutorError, match="head of stack mine is gone.*the same line starts"):
+        list(sweep(tmp_path))
+
+
 def test_the_head_refuses_a_sweep_of_another_version_before_it_fetches_anything(
     tmp_path: Path,
 ) -> None:

@@ -397,6 +397,33 @@ def test_a_command_on_the_head_and_its_end(aws: Any, monkeypatch: pytest.MonkeyP
         ec2.terminate_instances(InstanceIds=[machine])
 
 
+def test_a_command_that_is_never_delivered_ends_soon_and_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, aws: Any
+) -> None:
+    """A machine that has just ended is online to Systems Manager; its default is an hour."""
+    from benchorch.hardware import aws_stack
+
+    make(aws, "mine", "us-east-1")
+    stack = only()
+    sent: dict[str, Any] = {}
+
+    class Manager:
+        exceptions = boto3.client("ssm").exceptions
+
+        def send_command(self, **words: Any) -> Any:
+            sent.update(words)
+            return {"Command": {"CommandId": "c-1"}}
+
+        def get_command_invocation(self, **_: object) -> Any:
+            nothing = {"StandardOutputContent": "", "StandardErrorContent": ""}
+            return {"Status": "TimedOut", "StatusDetails": "DeliveryTimedOut", **nothing}
+
+    monkeypatch.setattr(aws_stack, "_client", lambda service, region: Manager())
+    command = stack.send("i-1", "true")
+    assert sent["TimeoutSeconds"] == aws_stack.DELIVERY_S
+    assert stack.end_of("i-1", command) == (False, "DeliveryTimedOut")
+
+
 def test_the_page_names_each_permission_that_a_laptop_needs_and_no_other(
     aws: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
