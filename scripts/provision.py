@@ -277,7 +277,7 @@ def _status(options: argparse.Namespace, home: Home, settings: Settings | None) 
     """Print the running machines, wherever they are."""
     from stack_machines import machines
 
-    where = settings.regions if settings else stack_leftovers.regions()
+    where, closed = (settings.regions, ()) if settings else stack_leftovers.regions()
     found = [machine for region in where for machine in machines(options.name, region)]
     for machine in found:
         print(
@@ -288,7 +288,7 @@ def _status(options: argparse.Namespace, home: Home, settings: Settings | None) 
         refused = _refused(options, region)
         if refused and not found:
             print(f"the last launch of a head in {region} was refused: {refused.reason}")
-    looked = ", ".join(where) if settings else f"all {len(where)} regions of {home.account}"
+    looked = ", ".join(where) if settings else _regions_of(home, where, closed)
     print(f"{options.name}: {len(found)} machine{'' if len(found) == 1 else 's'} in {looked}")
     if settings is None:
         print(_nothing_kept(options, home))
@@ -301,12 +301,18 @@ def _nothing_kept(options: argparse.Namespace, home: Home) -> str:
     )
 
 
+def _regions_of(home: Home, where: Sequence[str], closed: Sequence[str]) -> str:
+    but = f"; a policy forbids to look in {', '.join(closed)}" if closed else ""
+    return f"{len(where)} regions of account {home.account}{but}"
+
+
 def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
     """End machines, download results, remove the stack; look everywhere for what is left."""
-    everywhere = stack_leftovers.regions()
+    everywhere, closed = stack_leftovers.regions(settings.regions if settings else ())
+    looked = _regions_of(home, everywhere, closed)
     found = stack_leftovers.find(options.name, everywhere)
     if settings is None and not found:
-        print(f"{_nothing_kept(options, home)}\nNothing has its tag in {len(everywhere)} regions.")
+        print(f"{_nothing_kept(options, home)}\nNothing has its tag in {looked}.")
         return 0
     if (
         not options.yes
@@ -331,7 +337,7 @@ def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None)
     if not left:
         print(
             f"{options.name}: no machine is left, and no disk, image or network with its tag, in "
-            f"{len(everywhere)} regions of account {home.account}."
+            f"{looked}."
         )
     return code or (1 if left else 0)
 

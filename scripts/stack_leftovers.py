@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 TAG = "benchorch:stack"
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 HOME_REGION = "us-east-1"
+DENIED = ("UnauthorizedOperation", "AccessDenied")
 _KINDS: Sequence[tuple[str, str, str, str, dict[str, Any]]] = (
     ("disk", "describe_volumes", "Volumes", "VolumeId", {}),
     ("interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId", {}),
@@ -37,12 +38,43 @@ class Found:
         return f"{self.region}  {self.kind:9}  {self.name}  {self.note}".rstrip()
 
 
-def regions() -> Sequence[str]:
-    """Every region that the account may use."""
+def regions(known: Collection[str] = ()) -> tuple[Sequence[str], Sequence[str]]:
+    """Regions of the account to look in, and those in which a policy forbids it.
+
+    An organisation may close regions that the account has enabled.
+
+    Args:
+        known: where the stack ever was. No policy leaves these out.
+    """
     import boto3
+    from botocore.exceptions import ClientError
 
     client = boto3.client("ec2", region_name=HOME_REGION)
-    return sorted(one["RegionName"] for one in client.describe_regions()["Regions"])
+    try:
+        enabled = sorted(one["RegionName"] for one in client.describe_regions()["Regions"])
+    except ClientError as error:
+        if not known or error.response["Error"]["Code"] not in DENIED:
+            raise
+        return sorted(known), ()
+    with ThreadPoolExecutor(8) as threads:
+        is_open = list(threads.map(lambda region: region in known or _is_open(region), enabled))
+    where = [region for region, yes in zip(enabled, is_open, strict=True) if yes]
+    if not where:
+        raise ValueError("these credentials may do ec2:DescribeInstances in no region")
+    return where, [region for region in enabled if region not in where]
+
+
+def _is_open(region: str) -> bool:
+    import boto3
+    from botocore.exceptions import ClientError
+
+    try:
+        boto3.client("ec2", region_name=region).describe_instances(MaxResults=5)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in DENIED:
+            return False
+        raise
+    return True
 
 
 def find(stack: str, where: Iterable[str]) -> Sequence[Found]:

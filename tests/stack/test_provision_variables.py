@@ -126,7 +126,7 @@ def test_a_stack_whose_images_have_ended_is_removed_without_them(
     home = Home(account="123456789012", region=None)
     kept: list[Settings] = []
     monkeypatch.setattr(Home, "remember", lambda _, name, settings: kept.append(settings))
-    monkeypatch.setattr(stack_leftovers, "regions", lambda: ["eu-west-1"])
+    monkeypatch.setattr(stack_leftovers, "regions", lambda _: (["eu-west-1"], []))
     monkeypatch.setattr(stack_leftovers, "find", lambda *_: [])
     monkeypatch.setattr(provision, "_removed", lambda _, __, settings: kept.append(settings) or 1)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
