@@ -187,7 +187,7 @@ def _await_head(options: argparse.Namespace, wanted: Settings, before: object) -
 
     until_s = time.monotonic() + HEAD_S
     while wanted.variables.get("running") != "false" and time.monotonic() < until_s:
-        if machines(options.name, wanted.region):
+        if any(one.role == "head" for one in machines(options.name, wanted.region)):
             break
         refused = _refused(options, wanted.region)
         if refused not in (None, before):

@@ -1,4 +1,4 @@
-"""EC2 instances of a stack's cluster, as its status lists them."""
+"""EC2 instances of a stack, as its status lists them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchorch.domain.price import Market
-from benchorch.hardware.aws_fleet import CLUSTER_TAG, ROLE_TAG
+from benchorch.hardware.aws_fleet import ROLE_TAG
+from stack_leftovers import TAG
 
 _ALIVE = ("pending", "running", "stopping", "stopped")
 
@@ -19,7 +20,7 @@ class Ec2Instance:
     Attributes:
         instance_id: as EC2 calls it.
         kind: instance type.
-        role: ``head`` or ``worker``.
+        role: ``head``, ``worker``, or ``image`` of one that is baked.
         state: ``pending``, ``running``, ``stopping`` or ``stopped``.
         launched_at: ISO 8601.
     """
@@ -33,10 +34,10 @@ class Ec2Instance:
     launched_at: str
 
 
-def machines(cluster: str, region: str) -> Sequence[Ec2Instance]:
-    """Every instance of a cluster in a region that is not gone, the oldest first."""
+def machines(stack: str, region: str) -> Sequence[Ec2Instance]:
+    """Every instance of a stack in a region that is not gone, the oldest first."""
     filters = [
-        {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]},
+        {"Name": f"tag:{TAG}", "Values": [stack]},
         {"Name": "instance-state-name", "Values": list(_ALIVE)},
     ]
     pages = _ec2(region).get_paginator("describe_instances").paginate(Filters=filters)
@@ -55,7 +56,7 @@ def _machine(instance: dict[str, Any]) -> Ec2Instance:
     return Ec2Instance(
         instance_id=instance["InstanceId"],
         kind=instance["InstanceType"],
-        role=tags.get(ROLE_TAG, "worker"),
+        role="image" if tags.get("benchorch:bake") == "yes" else tags.get(ROLE_TAG, "worker"),
         state=instance["State"]["Name"],
         market=Market.SPOT if spot else Market.ON_DEMAND,
         zone=instance["Placement"]["AvailabilityZone"],

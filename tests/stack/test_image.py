@@ -16,6 +16,7 @@ from support.aws_emulator.server import ACCOUNT, REGION, Emulator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import stack_image
+from stack_machines import machines
 
 BUCKET = f"baker-{ACCOUNT}"
 
@@ -99,6 +100,8 @@ def test_a_zone_without_capacity_is_no_end_where_another_has_a_machine(kinds):
     name = stack_image._launch("baker", REGION, choice)
     [found] = boto3.client("ec2").describe_instances(InstanceIds=[name])["Reservations"]
     assert found["Instances"][0]["SubnetId"] == choice["subnets"][1]
+    [listed] = machines("baker", REGION)  # as make status does
+    assert (listed.instance_id, listed.role) == (name, "image")
     with pytest.raises(ClientError, match="InsufficientInstanceCapacity"):
         stack_image._launch("baker", REGION, {**choice, "subnets": choice["subnets"][:1]})
     boto3.client("ec2").terminate_instances(InstanceIds=[name])
