@@ -270,6 +270,9 @@ def _image(options: argparse.Namespace, home: Home, settings: Settings | None) -
         text = json.dumps({**before, **images})
         home.remember(options.name, wanted.updated({"baked_images": text}))
         print("New machines start from these images after: make provision")
+        replaced = ", ".join(before[kind] for kind in images if kind in before)
+        if replaced:  # launch templates, and heads that run, name them still
+            print(f"They replace {replaced}, which are kept, and cost, until make destroy")
     return 0 if len(images) == len(bakes) else 1
 
 

@@ -97,14 +97,70 @@ def test_no_machine_is_left_where_an_image_cannot_be_kept(kinds, monkeypatch):
 
 def test_a_zone_without_capacity_is_no_end_where_another_has_a_machine(kinds):
     [[choice]] = kinds.values()
-    name = stack_image._launch("baker", REGION, choice)
-    [found] = boto3.client("ec2").describe_instances(InstanceIds=[name])["Reservations"]
+    ec2 = boto3.client("ec2")
+    name = stack_image._launch(ec2, "baker", choice)
+    [found] = ec2.describe_instances(InstanceIds=[name])["Reservations"]
     assert found["Instances"][0]["SubnetId"] == choice["subnets"][1]
     [listed] = machines("baker", REGION)  # as make status does
     assert (listed.instance_id, listed.role) == (name, "image")
     with pytest.raises(ClientError, match="InsufficientInstanceCapacity"):
-        stack_image._launch("baker", REGION, {**choice, "subnets": choice["subnets"][:1]})
-    boto3.client("ec2").terminate_instances(InstanceIds=[name])
+        stack_image._launch(ec2, "baker", {**choice, "subnets": choice["subnets"][:1]})
+    ec2.terminate_instances(InstanceIds=[name])
+
+
+def test_a_kind_that_aws_refuses_costs_no_other_its_image(kinds, monkeypatch):
+    """Such as a GPU's, in an account without a quota for them."""
+    ends_with("baked", monkeypatch)
+    launch = stack_image._launch
+    [[choice]] = kinds.values()
+
+    def launched(ec2: object, stack: str, one: dict[str, object]) -> str:
+        if one["type"] == "g5.xlarge":
+            raise ClientError({"Error": {"Code": "VcpuLimitExceeded"}}, "RunInstances")
+        return launch(ec2, stack, one)
+
+    monkeypatch.setattr(stack_image, "_launch", launched)
+    said: list[str] = []
+    every = {"cuda-x86_64": [{**choice, "type": "g5.xlarge"}], **kinds}
+    assert list(stack_image.bake("baker", REGION, every, said.append)) == ["cpu-x86_64"]
+    assert "cuda-x86_64: no image was made" in said[0]
+    assert "VcpuLimitExceeded" in said[0]
+
+
+def test_a_machine_without_a_report_costs_no_other_its_image(kinds, monkeypatch):
+    ends_with("baked", monkeypatch)
+    report = stack_image._report
+    names: list[str] = []
+
+    def reported(stack: str, region: str, name: str) -> str:
+        names.append(name)
+        return report(stack, region, "i-nobody" if len(names) == 1 else name)
+
+    monkeypatch.setattr(stack_image, "_report", reported)
+    said: list[str] = []
+    [choices] = kinds.values()
+    images = stack_image.bake("baker", REGION, {"silent": choices, **kinds}, said.append)
+    assert list(images) == ["cpu-x86_64"]
+    assert any("silent: no image was made" in line and "NoSuchKey" in line for line in said)
+    states = [stack_image._state(boto3.client("ec2"), name) for name in names]
+    assert states == ["terminated"] * 2
+
+
+def test_a_machine_that_is_listed_late_is_waited_for(monkeypatch):
+    monkeypatch.setattr(stack_image, "LOOK_S", 0)
+    late = ClientError({"Error": {"Code": "InvalidInstanceID.NotFound"}}, "DescribeInstances")
+    stopped = {"Reservations": [{"Instances": [{"State": {"Name": "stopped"}}]}]}
+    answers: list[object] = [late, stopped]
+
+    class Ec2:
+        def describe_instances(self, **_: object) -> object:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    assert stack_image._wait_until_stopped(Ec2(), "i-1") == ""
+    assert not answers
 
 
 def test_a_machine_whose_self_test_failed_becomes_none(kinds, monkeypatch):
