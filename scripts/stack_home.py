@@ -144,23 +144,49 @@ def find_home() -> Home:
 
 
 def make_home(home: Home, region: str) -> Home:
-    """The account's bucket: versioned, encrypted, closed; what there is of it is kept."""
+    """The account's bucket: versioned, encrypted, closed; one that is whole stays as it is."""
     import boto3
 
-    if home.region is not None:
-        return home
-    client = boto3.client("s3", region_name=region)
-    place = {} if region == DEFAULT_REGION else {"LocationConstraint": region}
-    more = {"CreateBucketConfiguration": place} if place else {}
-    client.create_bucket(Bucket=home.bucket, ObjectOwnership="BucketOwnerEnforced", **more)
+    client = boto3.client("s3", region_name=home.region or region)
     mine = {"Bucket": home.bucket, "ExpectedBucketOwner": home.account}
+    if home.region is None:
+        _create(client, home.bucket, region)
+    elif _is_whole(client, mine):
+        return home
     client.put_public_access_block(
         **mine, PublicAccessBlockConfiguration=dict.fromkeys(_SHUT, True)
     )
     client.put_bucket_versioning(**mine, VersioningConfiguration={"Status": "Enabled"})
     client.put_bucket_lifecycle_configuration(**mine, LifecycleConfiguration=_OLD_VERSIONS_GO)
     client.put_bucket_policy(**mine, Policy=json.dumps(_tls_only(home.bucket)))
-    return replace(home, region=region)
+    return replace(home, region=home.region or region)
+
+
+def _is_whole(client: Any, mine: Mapping[str, str]) -> bool:
+    """Whether its making came to the policy, which is the last."""
+    from botocore.exceptions import ClientError
+
+    try:
+        client.get_bucket_policy(**mine)
+    except ClientError as error:
+        return bool(error.response["Error"]["Code"] != "NoSuchBucketPolicy")
+    return True
+
+
+def _create(client: Any, bucket: str, region: str) -> None:
+    from botocore.exceptions import ClientError
+
+    place = {} if region == DEFAULT_REGION else {"LocationConstraint": region}
+    more = {"CreateBucketConfiguration": place} if place else {}
+    try:
+        client.create_bucket(Bucket=bucket, ObjectOwnership="BucketOwnerEnforced", **more)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "OperationAborted":
+            raise
+        raise ValueError(
+            f"S3 does not make the bucket {bucket} yet: it frees the name of one that was deleted, "
+            "as with the account's last stack, within an hour. Repeat the command then."
+        ) from error
 
 
 _SHUT = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import boto3  # noqa: TID251 - looks at what is kept
+import botocore.client
 import pytest
+from botocore.exceptions import ClientError
 
 from support.aws_emulator.server import Emulator
 
@@ -47,3 +49,43 @@ def test_the_states_bucket_keeps_old_versions_and_is_closed():
     shut = s3.get_public_access_block(Bucket=home.bucket)["PublicAccessBlockConfiguration"]
     assert set(shut.values()) == {True}
     assert find_home().forget("nobody")
+
+
+def test_a_bucket_whose_making_was_cut_short_is_finished_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    s3 = boto3.client("s3")
+
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stack_home._tls_only", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make_home(find_home(), "eu-west-1")
+    found = find_home()
+    assert found.region == "eu-west-1"
+    suspended = {"Bucket": found.bucket, "VersioningConfiguration": {"Status": "Suspended"}}
+    s3.put_bucket_versioning(**suspended)  # or cut short even before
+    home = make_home(found, "us-east-1")
+    assert home == found
+    assert s3.get_bucket_versioning(Bucket=home.bucket)["Status"] == "Enabled"
+    assert "aws:SecureTransport" in s3.get_bucket_policy(Bucket=home.bucket)["Policy"]
+    s3.put_bucket_versioning(**suspended)  # what its owner changes in a whole one stays
+    assert make_home(home, "us-east-1") == home
+    assert s3.get_bucket_versioning(Bucket=home.bucket)["Status"] == "Suspended"
+    assert home.forget("nobody")
+
+
+def test_a_name_that_s3_has_not_freed_yet_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch):
+    """The bucket goes with the last stack, which somebody may want in another region at once."""
+    make = botocore.client.BaseClient._make_api_call
+
+    def conflicting(self: object, operation: str, words: object) -> object:
+        if operation == "CreateBucket":
+            raise ClientError({"Error": {"Code": "OperationAborted"}}, operation)
+        return make(self, operation, words)
+
+    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", conflicting)
+    with pytest.raises(ValueError, match=r"benchorch-stacks-\d+ yet: .* within an hour"):
+        make_home(find_home(), "eu-west-1")
