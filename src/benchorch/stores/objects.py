@@ -39,9 +39,11 @@ _PERMANENT = "(before any request)"
 _REFUSED_CODES = {
     _PERMANENT,
     *("NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed"),
-    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"),
+    *("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "AllAccessDisabled"),
 }
+_EXPIRED = "ExpiredToken"
 _SET_CLOCK = "Set the clock of this machine: timedatectl set-ntp true"
+_RENEW = "Renew the credentials, such as by `aws sso login`"
 _WHO_AM_I = "Try `aws sts get-caller-identity`: it shows which identity AWS sees"
 
 
@@ -265,6 +267,8 @@ class Objects:
             )
         if code == "RequestTimeTooSkewed":
             return Unreachable(f"{self.address}: {error} {_SET_CLOCK}.")
+        if code == _EXPIRED:  # which may be renewed while a sweep goes on
+            return Unreachable(f"{self.address}: {error}. {_RENEW}.")
         if code in _REFUSED_CODES:
             return Refused(f"{self.address}: {error}. {_WHO_AM_I}.")
         return Unreachable(f"{self.address}: {error}")
@@ -299,6 +303,8 @@ def _code(error: BaseException | None) -> str:
             return str(cause.response.get("Error", {}).get("Code", ""))
         if isinstance(cause, permanent):
             return _PERMANENT
+        if isinstance(cause, before.TokenRetrievalError):
+            return _EXPIRED
     return ""
 
 

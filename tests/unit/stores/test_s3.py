@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import TokenRetrievalError
 
 from benchorch.cli.commands import cache
 from benchorch.domain.artifact import Artifact, BuildKey, Format
@@ -367,6 +368,29 @@ def test_a_machine_whose_clock_is_wrong_builds_for_itself_and_names_the_clock(
     assert "RequestTimeTooSkewed" in caplog.text
     assert "timedatectl set-ntp true" in caplog.text
     assert "on this machine only" in caplog.text
+
+
+def test_a_machine_whose_credentials_have_expired_builds_for_itself_and_names_the_remedy(
+    bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.emulator.break_it(Fault("s3:.*", "ExpiredToken", status=400))
+    artifact, fresh = build(bucket.machine("a"))
+    assert fresh
+    assert whole(artifact)
+    assert "ExpiredToken" in caplog.text
+    assert "aws sso login" in caplog.text
+    assert "on this machine only" in caplog.text
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_login_that_has_expired_is_like_a_token_that_has() -> None:
+    expired = TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed")
+
+    def ended(_: Any) -> None:
+        raise expired
+
+    with pytest.raises(Unreachable, match=r"Token has expired.*aws sso login"):
+        Objects(name="lab", prefix="")._request(ended)
 
 
 @pytest.fixture
