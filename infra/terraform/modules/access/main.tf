@@ -12,9 +12,8 @@ locals {
   disk_keys = [for key in [data.aws_ebs_default_kms_key.disks.key_arn] : key if startswith(key, "arn:")]
   account   = data.aws_caller_identity.me.account_id
   partition = data.aws_partition.here.partition
-  region    = var.region
-  ec2       = "arn:${local.partition}:ec2:${local.region}:${local.account}"
-  parameter = "arn:${local.partition}:ssm:${local.region}:${local.account}:parameter"
+  ec2       = "arn:${local.partition}:ec2:${var.region}:${local.account}"
+  parameter = "arn:${local.partition}:ssm:${var.region}:${local.account}:parameter"
 }
 
 data "aws_iam_policy_document" "machines" {
@@ -203,7 +202,7 @@ data "aws_iam_policy_document" "head" {
         "${local.ec2}:security-group/*",
         "${local.ec2}:spot-instances-request/*",
         "${local.ec2}:volume/*",
-        "arn:${local.partition}:ec2:${local.region}::image/*",
+        "arn:${local.partition}:ec2:${var.region}::image/*",
       ],
     )
   }
@@ -264,7 +263,7 @@ data "aws_iam_policy_document" "head" {
       condition {
         test     = "StringEquals"
         variable = "kms:ViaService"
-        values   = ["ec2.${local.region}.amazonaws.com"]
+        values   = ["ec2.${var.region}.amazonaws.com"]
       }
     }
   }

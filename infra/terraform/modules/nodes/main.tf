@@ -30,9 +30,10 @@ locals {
     for type, architecture in local.architectures : type =>
     local.gpus[type] > 0 ? "cuda-${architecture}" : "cpu-${architecture}"
   }
+  image_kinds = { for type, image in local.image_of : type => image == "neuron" ? "neuron" : local.kinds[type] }
   images = {
     for type, image in local.image_of : type =>
-    lookup(var.baked_images, "${image == "neuron" ? "neuron" : local.kinds[type]}", nonsensitive(data.aws_ssm_parameter.image[image].value))
+    lookup(var.baked_images, local.image_kinds[type], nonsensitive(data.aws_ssm_parameter.image[image].value))
   }
 
   scripts = {

@@ -10,7 +10,7 @@ output "image_ids" {
 
 output "image_kinds" {
   description = "By instance type, under which name a baked image is known."
-  value       = { for type, image in local.image_of : type => image == "neuron" ? "neuron" : local.kinds[type] }
+  value       = local.image_kinds
 }
 
 output "disks" {
