@@ -125,10 +125,15 @@ def test_a_stack_whose_images_have_ended_is_removed_without_them(
     """Terraform looks up an image that is named, and ends where there is none."""
     home = Home(account="123456789012", region=None)
     kept: list[Settings] = []
+
+    def removed(_: object, __: object, settings: Settings) -> int:
+        kept.append(settings)
+        return 1
+
     monkeypatch.setattr(Home, "remember", lambda _, name, settings: kept.append(settings))
     monkeypatch.setattr(stack_leftovers, "regions", lambda _: (["eu-west-1"], []))
     monkeypatch.setattr(stack_leftovers, "find", lambda *_: [])
-    monkeypatch.setattr(provision, "_removed", lambda _, __, settings: kept.append(settings) or 1)
+    monkeypatch.setattr(provision, "_removed", removed)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     variables = {"ttl_minutes": "60", "baked_images": '{"cpu-x86_64": "ami-1"}'}
     settings = Settings(region="eu-west-1", variables=variables)

@@ -22,7 +22,9 @@ def denied(call: str, code: str = "UnauthorizedOperation") -> ClientError:
 def account(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """An account whose organisation closes regions, or the list of them."""
 
-    def with_policies(*closed: str, lists: bool = True, code: str = "UnauthorizedOperation") -> None:
+    def with_policies(
+        *closed: str, lists: bool = True, code: str = "UnauthorizedOperation"
+    ) -> None:
         class Ec2:
             def __init__(self, region: str) -> None:
                 self.region = region

@@ -471,7 +471,7 @@ def test_a_head_that_ends_with_its_command_is_found_out(
     monkeypatch.setattr(stack, "found_stack", lambda name: gone)
     monkeypatch.setattr(stack, "LOOK_S", 0.0)
     monkeypatch.setattr(stack, "HEAD_LOOK_S", -1.0)
-    with pytest.raises(ExecutorError, match="head of stack mine is gone.*the same line starts"):
+    with pytest.raises(ExecutorError, match=r"head of stack mine is gone.*the same line starts"):
         list(sweep(tmp_path))
 
 
