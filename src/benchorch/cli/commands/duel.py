@@ -21,7 +21,7 @@ from typing import Any, final
 
 import click
 
-from benchorch.cli.arguments import Request, is_recipe, parse
+from benchorch.cli.arguments import ALLOW_SKIPS, Request, is_recipe, parse
 from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.commands import duel_report
 from benchorch.cli.commands.comparison_arguments import minutes, share
@@ -30,7 +30,7 @@ from benchorch.cli.commands.plan import planned
 from benchorch.cli.terminal import INTERRUPTED, Terminal
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
-from benchorch.errors import ConfigError, ExecutorError
+from benchorch.errors import ConfigError, Correction, ExecutorError, Problem
 from benchorch.files import expanded, write_text
 from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
@@ -38,6 +38,7 @@ from benchorch.journal.run_directory import TABLE
 from benchorch.models.trust import IN_FILE, references_of
 from benchorch.results.compare.duels import LOOKS
 from benchorch.results.compare.load_run import derive
+from benchorch.results.report.plan_text import skip_text
 from benchorch.run.duel.checkout import Checkout, checked_out
 from benchorch.run.duel.contender import CodeVersion
 from benchorch.run.duel.duel import DuelExtent, fight, prepared, refuse_remote, terms_of
@@ -63,7 +64,8 @@ def _count(text: str) -> int:
     machine. REV is a commit, branch or tag of the repository that the current folder is in: its
     code is checked out into a private temporary folder, without the repository's hooks, and run.
     Name only revisions that you would run. What is not committed counts as new. --output FILE.md
-    writes a summary for reviewers.
+    writes a summary for reviewers. A conversion that is requested by name and cannot run is
+    refused, unless --allow-skips leaves it out.
 
     \b
     Exit codes: 0  no regression    1  a regression, or with --strict undecided
@@ -130,6 +132,10 @@ def _fought(words: Sequence[str], options: _DuelOptions, terminal: Terminal) -> 
         raise ConfigError(["duel needs --against REV, or --env A B, or both."], next=line)
     made = planned(request)
     refuse_remote(made.plan, is_remote=made.way() is not Way.LOCAL)
+    skips = [skip_text(skip) for skip in made.plan.skips if skip.requested]
+    if skips and not request.allow_skips:
+        accepting = Correction(added=(ALLOW_SKIPS,))
+        raise ConfigError([Problem(f"cannot be measured: {one}", accepting) for one in skips])
     directory = Path(options.directory or f"{new_directory()}-duel")
     if directory.exists():
         raise ConfigError([f"--directory {directory}: it exists; a duel has a folder of its own."])
@@ -155,7 +161,8 @@ def _fought(words: Sequence[str], options: _DuelOptions, terminal: Terminal) -> 
             return duel_report.not_begun(str(error))
     for side in sides:
         _write_table(side.directory)
-    return _reply(duel_report.DuelReport(found, sides, directory, checkout), options, terminal)
+    report = duel_report.DuelReport(found, sides, directory, checkout, skips)
+    return _reply(report, options, terminal)
 
 
 def _request(words: Sequence[str]) -> Request:

@@ -24,12 +24,17 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class DuelReport:
-    """A duel, its sides, and where what was measured is kept."""
+    """A duel, its sides, and where what was measured is kept.
+
+    Attributes:
+        skips: what was requested and could not be measured, with reasons.
+    """
 
     duel: Duel
     sides: tuple[CodeVersion, CodeVersion]
     directory: Path
     checkout: Checkout | None
+    skips: Sequence[str] = ()
 
     @property
     def cases(self) -> Sequence[Gated]:
@@ -95,6 +100,7 @@ def data(report: DuelReport, exit_code: int) -> Json:
             }
             for bout, case in zip(duel.bouts, report.cases, strict=True)
         ],
+        "skips": list(report.skips),
         "also_different": list(_differences(duel.origins)),
         "directory": str(report.directory),
     }
@@ -137,6 +143,7 @@ def _remarks(report: DuelReport) -> Iterator[str]:
                 f"{bout.name}: whichever ran first took {ratio_text(first)} of its time as the "
                 "second; that is not in the ratio"
             )
+    yield from (f"skipped {skip}" for skip in report.skips)
     yield from (f"also differs: {line}" for line in _differences(report.duel.origins))
     if report.checkout is not None and report.checkout.submodules:
         yield "the old version's submodules are empty: they were not checked out"

@@ -14,6 +14,7 @@ from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 from benchorch.journal.run_directory import write_plan
 from benchorch.results.compare.duels import DuelTerms
+from benchorch.run import expand
 from benchorch.run.duel.checkout import Checkout
 from benchorch.run.duel.contender import CodeVersion
 from benchorch.run.duel.duel import Bout, Duel
@@ -23,6 +24,8 @@ from support.synthetic_runs import result, trial, write_run
 EAGER = trial()
 OF_EAGER = result(EAGER, 1e6)
 MLP = ("model=mlp", "conversion=eager")
+TERMS = DuelTerms(limit_ratio=0.02, delta_ratio=0.01, trials=1)
+BOUTS = [Bout(trial=EAGER, name="eager")]
 
 
 @pytest.fixture
@@ -79,6 +82,24 @@ def test_a_gate_against_a_revision_is_a_duel(words: list[str], monkeypatch) -> N
 def test_another_machine_is_refused(repository: Path) -> None:
     with pytest.raises(ConfigError, match="this machine"):
         duel.run.reply(["--against", "HEAD", "model=mlp", "hardware=g5", "executor=ray"])
+
+
+def test_a_requested_conversion_that_cannot_run_is_refused_or_allowed(
+    repository: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(expand, "is_installed", lambda name: not name.startswith("onnxruntime"))
+    words = ["--against", "HEAD", "model=mlp", "conversion=[eager,onnxruntime]"]
+    with pytest.raises(ConfigError, match="onnxruntime") as refused:
+        duel.run.reply(words)
+    (problem,) = refused.value.problems
+    assert problem.correction is not None
+    assert [*problem.correction.added] == ["--allow-skips"]
+    assert not (repository / "runs").exists()
+    monkeypatch.setattr(duel, "fight", lambda *_, **__: Duel(terms=TERMS, bouts=BOUTS))
+    reply = duel.run.reply([*words, "--allow-skips"])
+    (skip,) = reply.data["skips"]
+    assert "needs onnxruntime" in skip
+    assert f"skipped {skip}" in " ".join(reply.text.split())
 
 
 def test_an_environment_is_its_folder_or_its_interpreter(tmp_path: Path) -> None:
@@ -152,10 +173,7 @@ def test_each_side_has_its_table_and_a_next_command_of_its_own(tmp_path: Path) -
         for name in ("old", "new")
     )
     report = DuelReport(
-        Duel(
-            terms=DuelTerms(limit_ratio=0.02, delta_ratio=0.01, trials=1),
-            bouts=[Bout(trial=EAGER, name="eager")],
-        ),
+        Duel(terms=TERMS, bouts=BOUTS),
         (sides[0], sides[1]),
         tmp_path,
         None,
