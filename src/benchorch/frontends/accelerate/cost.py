@@ -91,22 +91,33 @@ class ProfileCosts:
         )
 
     def _total(self, backend: str, group: RunGroup, segments: Sequence[Segment]) -> Total:
-        parts = [_part(segment, backend) for segment in segments]
-        lacking = [s.name for s, part in zip(segments, parts, strict=True) if part is None]
+        lacking = [s.name for s in segments if s.graph is not None and not _is_timed(s, backend)]
+        graphs = [] if lacking else self._graphs_of_a_run(backend, group)
+        graphs_ms = total(graphs)
         if group.compiled or lacking:
             reason = _COMPILED if group.compiled else f"{', '.join(lacking)}: no time there"
-            return Total(ms=None, usd_per_million_calls=None, reason=reason)
-        ms = total([part for part in parts if part is not None])
+            return Total(graphs_ms=graphs_ms, ms=None, usd_per_million_calls=None, reason=reason)
+        ms = total([*graphs, *(each.local_ms for each in segments[::2])])
         price = self.usd_per_hour.get(backend)
         usd = usd_per_million_calls(ms, price) if ms and price else None
-        return Total(ms=ms, usd_per_million_calls=usd)
+        return Total(graphs_ms=graphs_ms, ms=ms, usd_per_million_calls=usd)
+
+    def _graphs_of_a_run(self, backend: str, group: RunGroup) -> list[Estimate]:
+        """Each measurement as often as a run needs it: that multiplies its error, too."""
+        local_ns: dict[Key, list[int]] = {}
+        for call in (call for run in group.runs for call in run.calls):
+            local_ns.setdefault((call.graph, call.signature), []).append(call.local_ns)
+        times = {
+            key: _mean(own) if key in self.stays else self.measured[backend, key].ms
+            for key, own in local_ns.items()
+        }
+        runs = len(group.runs)
+        return [scaled(ms, len(local_ns[key]) / runs) for key, ms in times.items() if ms]
 
 
-def _part(segment: Segment, backend: str) -> Estimate | None:
-    """A segment's share of a backend's total; None of a graph that was not measured there."""
-    if segment.graph is None:
-        return segment.local_ms
-    return segment.backends[backend].ms if segment.backends else None
+def _is_timed(segment: Segment, backend: str) -> bool:
+    """Whether a graph has a time on a backend."""
+    return bool(segment.backends) and segment.backends[backend].ms is not None
 
 
 def _python(group: RunGroup, place: int) -> Segment:

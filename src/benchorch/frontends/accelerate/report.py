@@ -15,7 +15,6 @@ from benchorch.frontends.api.results import data_frame
 from benchorch.results.metrics.cost import ITEMS, SECONDS_PER_HOUR
 from benchorch.results.report.console_table import table_text
 from benchorch.stats.interval_arithmetic import scaled
-from benchorch.stats.interval_arithmetic import total as sums
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # it comes without types
@@ -86,11 +85,13 @@ class Total:
     """A whole function on one backend.
 
     Attributes:
-        ms: Python's code, counted once, and all graphs there; None where one has no time there.
+        graphs_ms: all graphs there; None where there is none, or one has no time there.
+        ms: these, and Python's code, counted once.
         usd_per_million_calls: that long, on a machine of that price; None where it has none.
         reason: why there is no total; empty where there is one.
     """
 
+    graphs_ms: Estimate | None
     ms: Estimate | None
     usd_per_million_calls: Estimate | None
     reason: str = ""
@@ -166,11 +167,8 @@ class AcceleratedReport:
     def _backend_cells(self, profile: FunctionProfile, backend: str) -> tuple[str, ...]:
         """``r6i.large``, its processor, what runs there, its time, the total and the price."""
         instance, _, runs = backend.partition("/")
-        parts = [each.backends[backend].ms for each in profile.segments if each.backends]
-        graphs = [part for part in parts if part is not None]
-        there = sums(graphs) if graphs and len(graphs) == len(parts) else None
         whole = profile.totals[backend]
-        times = (there, whole.ms, whole.usd_per_million_calls)
+        times = (whole.graphs_ms, whole.ms, whole.usd_per_million_calls)
         known = (interval_text(each) if each else "–" for each in times)
         return instance, self.processors.get(backend, ""), runs, *known
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,12 +134,32 @@ def test_shapes_count_as_often_as_they_were_called_with() -> None:
     assert (on_cpu.ms.value, on_cpu.runs) == (pytest.approx(2.0), 100)
 
 
+def test_one_measurement_of_several_calls_has_its_error_as_often() -> None:
+    one = replace(ms(1.0), low=0.9, high=1.1)
+    measured = {(name, (1, 1)): GraphTiming(runs=9, ms=one) for name in (CPU, GPU)}
+    called = replace(run(0, 0), calls=run(0, 0).calls * 4, gaps_ns=(0,) * 5)
+    (profile,) = account(measured).profiles([called] * 3)
+    for found in (profile.totals[CPU].graphs_ms, profile.totals[CPU].ms):
+        assert found is not None
+        assert (found.value, found.low, found.high) == pytest.approx((4.0, 3.6, 4.4))
+
+
+def test_the_time_on_a_backend_is_not_known_where_a_graph_stays_here() -> None:
+    profiles = account(timed(1.0, 1.0), stays={(2, 1): "it takes no tensor"}).profiles(
+        [run(0, 0, 0)] * 3
+    )
+    assert profiles[0].totals[CPU].graphs_ms is None
+    row = AcceleratedReport(profiles=profiles)._backend_cells(profiles[0], CPU)
+    assert row[3:] == ("–", "–", "–")
+
+
 def test_of_shapes_that_stay_the_time_here_is_taken() -> None:
     runs = [run(0, 0), run(0, 0, signatures=(2,))]
     (profile,) = account(timed(1.0, 1.0), stays={(1, 2): "too many"}).profiles(runs)
     on_cpu = profile.segments[1].backends[CPU]
     assert on_cpu.ms is not None
     assert on_cpu.ms.value == pytest.approx((1.0 + 2.0) / 2)
+    assert profile.totals[CPU].graphs_ms == on_cpu.ms
     assert profile.segments[1].stays == "1 of 2 shapes: too many"
 
 
