@@ -42,6 +42,17 @@ def accelerate(thing, **options):  # type: ignore[no-untyped-def]
     return benchorch.accelerate(thing, backend="eager", **options)
 
 
+def test_kernels_count_for_the_code_that_launched_them(monkeypatch) -> None:
+    """Python's time before and after a graph, and the graph's own: each ends when they have."""
+    waits = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(None))
+    capture = CaptureContext(most=1)
+    before = capture.now_ns()
+    assert len(waits) == 1
+    assert capture.now_ns() >= before
+
+
 def test_outside_a_profile_it_is_what_torch_compile_makes_of_it() -> None:
     seen = []
 
