@@ -98,6 +98,9 @@ ABOUT_A_RUN = frozenset(
 )
 """Commands that are given a run, which ``last`` can name."""
 
+ON_A_HEAD = frozenset({"cancel", "logs", "resume", "status", "submit"})
+"""Commands that a cluster's head carries out where one is named."""
+
 SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("bench", "benchmark", "exec", "execute", "measure", "start"), "run"),
     **dict.fromkeys(("dry-run", "check-plan", "preview"), "plan"),

@@ -24,6 +24,7 @@ from benchorch.cli.arguments import is_recipe, is_script
 from benchorch.cli.catalog import (
     ABOUT_A_RUN,
     COMMANDS,
+    ON_A_HEAD,
     SYNONYMS,
     command_called,
     commands_data,
@@ -125,6 +126,11 @@ def _with_last_run(words: Sequence[str]) -> list[str]:
     command = next((word for word in words if not word.startswith("-")), "")
     if not (command in ABOUT_A_RUN or any(word.startswith("resume=last") for word in words)):
         return [*words]
+    if command in ON_A_HEAD:
+        from benchorch.cli.commands.remote_head import named as head_named
+
+        if head_named(words)[0] is not None:  # which has runs of its own
+            return [*words]
     from benchorch.journal import run_directory
     from benchorch.journal.registry import find_invocation
 

@@ -15,7 +15,9 @@ from benchorch.cli.commands.remote_head import ask, named, pack
 from benchorch.config.overrides import parse_override
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray_jobs import RayJobs
+from benchorch.journal import registry
 from benchorch.models import trust
+from support.synthetic_runs import trial, write_run
 
 URL = "http://127.0.0.1:8265"
 
@@ -282,6 +284,26 @@ def test_an_address_that_is_trusted_here_is_trusted_on_the_head(
     with trust.declared(there[there.index("submit") + 1 :]):
         assert bool(trust.refusal(ENDPOINT)) == (not named)
         assert trust.has_foreign_recipe()
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        (["status", "last"], ["status", "last"]),
+        (["resume", "last~1"], ["resume=last~1"]),
+        (["submit", "resume=last"], ["resume=last"]),
+    ],
+)
+def test_the_last_run_on_a_head_is_the_heads_own(
+    words: list[str], there: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = [write_run(tmp_path / name, (trial(), None)) for name in ("one", "two")]
+    monkeypatch.setattr(registry, "latest_invocations", lambda *_, **__: here)
+    jobs = FakeJobs("NAME\nbenchorch plan 20260101-000000-abcd: 1 trial\n", "more\n")
+    monkeypatch.setattr(submit, "RayJobs", lambda url: jobs)
+    monkeypatch.setattr(remote_head, "RayJobs", lambda url: jobs)
+    assert main.run([*words, "--head", URL]) == 0
+    assert shlex.split(jobs.command)[-len(there) :] == there
 
 
 def test_a_directory_that_is_not_there_does_not_travel(tmp_path: Path) -> None:
