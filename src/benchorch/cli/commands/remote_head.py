@@ -66,6 +66,9 @@ class HeadCommand(Command):
         url = ctx.meta["head"]
         if url is None:
             return super().invoke(ctx)
+        if ctx.params["output"] is not None:
+            why = "it would be written on the head. Redirect what is printed: > FILE."
+            raise ConfigError([f"--output: {why}"])
         return relay(str(self.name), ctx.meta["words"], url)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

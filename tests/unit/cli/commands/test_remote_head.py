@@ -306,6 +306,14 @@ def test_the_last_run_on_a_head_is_the_heads_own(
     assert shlex.split(jobs.command)[-len(there) :] == there
 
 
+def test_no_file_is_written_on_a_head_in_place_of_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = FakeJobs("NAME\nwrote log.txt\n")
+    monkeypatch.setattr(remote_head, "RayJobs", lambda url: jobs)
+    with pytest.raises(ConfigError, match="written on the head"):
+        main.run(["logs", "some-run", "--head", URL, "--output", "log.txt"])
+    assert not jobs.command
+
+
 def test_a_directory_that_is_not_there_does_not_travel(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--working-dir: there is no directory"):
         remote_head.submit(FakeJobs(), URL, ["model=mlp"], tmp_path / "nowhere")
