@@ -193,7 +193,8 @@ class Group(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, beginning with the command's."""
         leading = list(takewhile(lambda word: word in FLAGS, args))
-        return super().parse_args(ctx, [*args[len(leading) :], *leading])
+        called, rest = args[len(leading) :][:1], args[len(leading) + 1 :]
+        return super().parse_args(ctx, [*called, *leading, *rest])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

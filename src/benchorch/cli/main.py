@@ -102,7 +102,7 @@ def run(arguments: Sequence[str]) -> int:
 
     with trust.declared(arguments):
         words, _ = trust.split(arguments)
-        if words[:1] == ["submit"]:  # which passes on what is trusted
+        if next((word for word in words if word not in FLAGS), "") == "submit":  # trusts there, too
             words = [*arguments]
         words = _with_last_run(words)
         try:

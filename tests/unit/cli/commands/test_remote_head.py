@@ -269,16 +269,17 @@ def test_a_run_goes_to_the_heads_own_machines_unless_it_says_otherwise(
 ENDPOINT = "http://model.example:8000/predict"
 
 
+@pytest.mark.parametrize("before", [[], ["--quiet"]])
 @pytest.mark.parametrize("named", [[], ["--trust", ENDPOINT]])
 def test_an_address_that_is_trusted_here_is_trusted_on_the_head(
-    named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    before: list[str], named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "theirs.yaml").write_text("defaults: [config, _self_]\n")
     monkeypatch.chdir(tmp_path)
     jobs = FakeJobs("NAME\nbenchorch plan 20260101-000000-abcd: 1 trial\n", "more\n")
     monkeypatch.setattr(submit, "RayJobs", lambda url: jobs)
     words = ["submit", "--head", URL, "--working-dir", str(tmp_path), "theirs.yaml", *named]
-    assert main.run(words) == 0
+    assert main.run([*before, *words]) == 0
     there = shlex.split(jobs.command)
     assert jobs.travelled == ["theirs.yaml"]
     with trust.declared(there[there.index("submit") + 1 :]):

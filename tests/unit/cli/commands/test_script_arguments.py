@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from benchorch.cli import main
 from benchorch.cli.commands.script import Options, _Script, parse
 from benchorch.errors import ConfigError
 
@@ -56,6 +57,17 @@ def test_arguments_of_the_script_follow_two_colons(
     line: str, own: list[str], of_the_script: tuple[str, ...]
 ) -> None:
     assert taken_apart(line) == (own, of_the_script)
+
+
+def test_shared_options_before_the_command_are_not_the_scripts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        _Script, "invoke", lambda _, ctx: seen.append((ctx.meta["::"], ctx.params["as_json"])) or 0
+    )
+    assert main.run(["--json", "--quiet", "script", "a.py", "::", "--rows", "3"]) == 0
+    assert seen == [(("--rows", "3"), True)]
 
 
 def test_arguments_before_the_colons_come_with_the_line_that_has_them_behind() -> None:
