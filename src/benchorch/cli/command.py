@@ -251,6 +251,8 @@ def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
     if extra is None:
         return None
     extras = extra[1].split()
+    if extras[0] not in words:  # a word has spaces
+        return None
     place = words.index(extras[0])
     takes_trial = error.ctx is not None and error.ctx.info_name in ("export", "reproduce")
     if place and takes_trial and extras[0] in options("conversion"):

@@ -359,6 +359,14 @@ def test_an_unusual_recipe_that_is_valid_is_planned(
     assert json.loads(stdout)["name"] == "a"
 
 
+@pytest.mark.parametrize("command", ["export a", "check a", "compare a b"])
+def test_a_word_with_a_space_too_many_is_a_mistake_as_any(command: str) -> None:
+    name, *runs = command.split()
+    error = refused([name, *runs, "eager batch_size=1"])
+    assert "unexpected extra argument" in str(error)
+    assert error.next == f"benchorch {name} --help"
+
+
 @pytest.mark.parametrize("words", [["--model", "bert"], ["report"], ["cache", "show", "zzzz"]])
 def test_an_error_is_one_object_for_programs(
     words: list[str],
