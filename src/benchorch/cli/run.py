@@ -7,11 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, Terminal, ask, print_err, print_out
+from benchorch.cli.terminal import FAILED, INTERRUPTED, OK, Terminal, ask, print_err, print_out
 from benchorch.domain.reply import Reply
 from benchorch.errors import (
     ConfigError,
@@ -126,15 +127,36 @@ def _report(terminal: Terminal) -> ConsoleReport:
     return ConsoleReport(console_on(stream), quiet=terminal.quiet, verbose=terminal.verbose)
 
 
+def check_output(terminal: Terminal) -> None:
+    """ConfigError where ``--output`` names a file of no known kind, before anything runs."""
+    if terminal.output is None:
+        return
+    from benchorch.cli.stored_report import writer
+
+    writer(terminal.output, as_json=terminal.as_json)
+
+
 def _delivered(code: int, invocation: Invocation | None, terminal: Terminal) -> int:
-    """The run for programs, or in the named file, once it has ended; its exit code."""
+    """The run for programs, or in the named file, once it has ended; its exit code.
+
+    The code is the run's, also where it has no result to report; 1 where a file cannot be written.
+    """
     if invocation is None or invocation.plan is None:
         return code
     if not (terminal.as_json or terminal.output):
         return code
     from benchorch.cli.stored_report import report
 
-    written = report([str(invocation.directory)], terminal)
+    try:
+        written = report([str(invocation.directory)], terminal)
+    except ConfigError as error:  # the run has ended, and is kept
+        code = code or FAILED
+        text = f"{' '.join(error.problems)} The run is in {invocation.directory}."
+        written = Reply(text=text, data={"code": "failed", "message": text, "next": ""})
+        if not terminal.as_json:
+            print_err(text)
+            return code
+        terminal = replace(terminal, output=None)
     if terminal.output:
         terminal.say(written.text)
     else:
@@ -167,6 +189,7 @@ def _run_by_hydra(
     )
     refuse_foreign_code(composer, [*overrides, *places])
     if not request.foreign_flags:
+        check_output(terminal)
         _refuse_taken(application.place, overrides)
     if _shows_configuration(request.flags):
         composer.session(overrides)  # what is too much to be resolved ends here, not in Hydra
@@ -288,6 +311,7 @@ def _resume(
     from benchorch.run.resumed_settings import with_settings
     from benchorch.run.selection import narrowed
 
+    check_output(terminal)
     invocation = Invocation(
         composer=composer, directory=directory.resolve(), report=_report(terminal), terms=terms
     )

@@ -61,7 +61,7 @@ class _Opened:
 def report(runs: Sequence[str], terminal: Terminal, *, reprice: bool = False) -> Reply:
     """The tables for people or, with ``--json``, the runs without raw series for programs."""
     path, as_json = terminal.output, terminal.as_json
-    write = None if path is None else _writer(path, as_json=as_json)
+    write = None if path is None else writer(path, as_json=as_json)
     if reprice:
         write = _repriced(write)
     exports = as_json if write is None else write is _write_json
@@ -77,7 +77,7 @@ def report(runs: Sequence[str], terminal: Terminal, *, reprice: bool = False) ->
 _Writer = Callable[[Sequence[_Opened], Path], None]
 
 
-def _writer(path: Path, *, as_json: bool) -> _Writer:
+def writer(path: Path, *, as_json: bool) -> _Writer:
     """The writer for a suffix; ConfigError before anything is read where there is none."""
     suffix = path.suffix.lower()
     if as_json or suffix == ".json":
@@ -93,10 +93,10 @@ def _writer(path: Path, *, as_json: bool) -> _Writer:
     raise ConfigError([Problem(problem, Correction(typed=str(path), meant=page))])
 
 
-def _repriced(writer: _Writer | None) -> _Writer:
-    if writer not in (_write_page, _write_csv):
+def _repriced(write: _Writer | None) -> _Writer:
+    if write not in (_write_page, _write_csv):
         raise ConfigError(["--reprice needs a report with costs: --output FILE.html or .csv."])
-    return partial(writer, anew=True)
+    return partial(write, anew=True)
 
 
 def _open_all(references: Sequence[str], say: Say, *, each_process: bool) -> list[_Opened]:

@@ -1,14 +1,19 @@
 """How a command line ends: however its invocation does, and by which signal."""
 
+import json
 import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from benchorch.cli.run import _to_its_end
+from benchorch.cli.arguments import parse
+from benchorch.cli.run import _delivered, _to_its_end, benchmark, run_again
+from benchorch.cli.terminal import Terminal
 from benchorch.errors import ConfigError, ExecutorError, RecordError
+from support.synthetic_runs import result, trial, write_run
 
 
 class Invocation:
@@ -84,3 +89,37 @@ def test_a_second_signal_interrupts_the_end_and_does_not_kill():
     invocation = Recording()
     code = _to_its_end(lambda: os.kill(os.getpid(), signal.SIGTERM), lambda: invocation)
     assert (code, invocation.ended) == (143, ["interrupted"])
+
+
+def stored(directory, *pairs):
+    return SimpleNamespace(directory=write_run(directory, *pairs), plan="a plan")
+
+
+def test_a_report_of_no_known_kind_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    terminal = Terminal(output=Path("result.xlsx"))
+    with pytest.raises(ConfigError, match="a report is .html"):
+        benchmark(parse(["model=mlp"]), terminal)
+    assert not list(tmp_path.iterdir())
+    run = stored(tmp_path / "run", (trial(), None)).directory
+    before = sorted(run.iterdir())
+    with pytest.raises(ConfigError, match="a report is .html"):
+        run_again(run, terminal, failed=False, only=(), exit_first=False)
+    assert sorted(run.iterdir()) == before
+
+
+def test_a_run_that_is_interrupted_before_its_first_result_keeps_its_exit_code(tmp_path, capsys):
+    run = stored(tmp_path / "run", (trial(), None))
+    assert _delivered(130, run, Terminal(output=tmp_path / "table.md")) == 130
+    assert "no trial of this run has a result" in capsys.readouterr().err
+    assert _delivered(130, run, Terminal(as_json=True)) == 130
+    told = json.loads(capsys.readouterr().out)
+    assert (told["code"], told["exit_code"]) == ("failed", 130)
+    assert told["directory"] == str(run.directory)
+
+
+def test_a_file_that_cannot_be_written_fails_a_run_that_is_kept(tmp_path, capsys):
+    run = stored(tmp_path / "run", (trial(), result(trial(), 1e6)))
+    (tmp_path / "taken.md").mkdir()
+    assert _delivered(0, run, Terminal(output=tmp_path / "taken.md")) == 1
+    assert f"The run is in {run.directory}" in " ".join(capsys.readouterr().err.split())

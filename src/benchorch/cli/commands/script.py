@@ -18,7 +18,7 @@ from benchorch.cli.arguments import ALLOW_SKIPS, Request, is_recipe
 from benchorch.cli.arguments import parse as parse_run
 from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
-from benchorch.cli.run import benchmark
+from benchorch.cli.run import benchmark, check_output
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import make, misspelt
 from benchorch.config.composer import Composer, config_loader
@@ -117,7 +117,11 @@ class Prepared:
 
         if self.directory is None or not (self.directory / run_directory.PLAN).is_file():
             return ""
-        report = corpus_report(self.places, self.founds, load(str(self.directory)))
+        try:
+            stored = load(str(self.directory))
+        except ConfigError:  # it ended before its first result
+            return ""
+        report = corpus_report(self.places, self.founds, stored)
         page = report.write(self.directory)
         plan = read_plan(self.directory)
         recorder = recorder_of(self.directory, plan, None)
@@ -214,6 +218,8 @@ def prepare(
         scripts = [replace(script, generation=True) for script in scripts]
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
+    if not (analyze or options.build_only):
+        check_output(terminal)
     grant(*(str(script.path) for script in scripts))
     founds = Discovery(
         timeout_s=options.timeout,

@@ -10,8 +10,10 @@ import click
 import pytest
 
 from benchorch.cli import main
-from benchorch.cli.commands.script import Options, _Script, parse
+from benchorch.cli.commands.script import Options, Prepared, _Script, parse
+from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from support.synthetic_runs import trial, write_run
 
 OPTIONS = Options(
     allow_skips=False,
@@ -82,6 +84,14 @@ def test_arguments_with_an_open_quote_are_refused(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(ConfigError, match=r"--script-args: .*No closing quotation"):
         parse([str(path)], (), replace(OPTIONS, script_args="it's"))
+
+
+def test_scripts_that_are_interrupted_before_the_first_result_have_no_corpus_report(
+    tmp_path: Path,
+) -> None:
+    directory = write_run(tmp_path / "run", (trial(), None))
+    prepared = Prepared(reply=Reply(text="", data=None), directory=directory)
+    assert prepared.corpus(complete=False) == ""
 
 
 def test_each_choice_among_the_calls_of_a_script_has_a_log_of_its_own(tmp_path: Path) -> None:
