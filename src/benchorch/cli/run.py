@@ -322,6 +322,8 @@ def _resume(
     if invocation.repeats_nothing:
         return _delivered(OK, invocation, terminal)
     part = plan if terms.again else narrowed(plan, terms.only)
+    if terminal.output is not None:  # a path from the folder where the command was typed
+        terminal = replace(terminal, output=terminal.output.absolute())
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     part = with_settings(part, composer, overrides)
     return _delivered(_run_plan(invocation, part), invocation, terminal)

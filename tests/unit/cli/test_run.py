@@ -4,15 +4,19 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from benchorch.cli import run
 from benchorch.cli.arguments import parse
 from benchorch.cli.run import _delivered, _to_its_end, benchmark, run_again
 from benchorch.cli.terminal import Terminal
 from benchorch.errors import ConfigError, ExecutorError, RecordError
+from benchorch.journal import run_directory
+from benchorch.journal.registry import remember_plan
 from support.synthetic_runs import result, trial, write_run
 
 
@@ -101,25 +105,41 @@ def test_a_report_of_no_known_kind_is_refused_before_anything_runs(tmp_path, mon
     with pytest.raises(ConfigError, match="a report is .html"):
         benchmark(parse(["model=mlp"]), terminal)
     assert not list(tmp_path.iterdir())
-    run = stored(tmp_path / "run", (trial(), None)).directory
-    before = sorted(run.iterdir())
+    directory = stored(tmp_path / "run", (trial(), None)).directory
+    before = sorted(directory.iterdir())
     with pytest.raises(ConfigError, match="a report is .html"):
-        run_again(run, terminal, failed=False, only=(), exit_first=False)
-    assert sorted(run.iterdir()) == before
+        run_again(directory, terminal, failed=False, only=(), exit_first=False)
+    assert sorted(directory.iterdir()) == before
 
 
 def test_a_run_that_is_interrupted_before_its_first_result_keeps_its_exit_code(tmp_path, capsys):
-    run = stored(tmp_path / "run", (trial(), None))
-    assert _delivered(130, run, Terminal(output=tmp_path / "table.md")) == 130
+    ended = stored(tmp_path / "run", (trial(), None))
+    assert _delivered(130, ended, Terminal(output=tmp_path / "table.md")) == 130
     assert "no trial of this run has a result" in capsys.readouterr().err
-    assert _delivered(130, run, Terminal(as_json=True)) == 130
+    assert _delivered(130, ended, Terminal(as_json=True)) == 130
     told = json.loads(capsys.readouterr().out)
     assert (told["code"], told["exit_code"]) == ("failed", 130)
-    assert told["directory"] == str(run.directory)
+    assert told["directory"] == str(ended.directory)
 
 
 def test_a_file_that_cannot_be_written_fails_a_run_that_is_kept(tmp_path, capsys):
-    run = stored(tmp_path / "run", (trial(), result(trial(), 1e6)))
+    ended = stored(tmp_path / "run", (trial(), result(trial(), 1e6)))
     (tmp_path / "taken.md").mkdir()
-    assert _delivered(0, run, Terminal(output=tmp_path / "taken.md")) == 1
-    assert f"The run is in {run.directory}" in " ".join(capsys.readouterr().err.split())
+    assert _delivered(0, ended, Terminal(output=tmp_path / "taken.md")) == 1
+    assert f"The run is in {ended.directory}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_of_a_resumed_run_is_written_where_the_command_was_typed(tmp_path, monkeypatch):
+    directory = stored(tmp_path / "run", (trial(), result(trial(), 1e6))).directory
+    planned_in = tmp_path / "project"
+    planned_in.mkdir()
+    plan = replace(run_directory.read_plan(directory), session={"cwd": str(planned_in)})
+    run_directory.write_plan(directory, plan)
+    remember_plan(plan.plan_id, directory)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "_run_plan", lambda invocation, plan: 0)
+    terminal = Terminal(output=Path("table.md"))
+    assert run_again(directory, terminal, failed=False, only=("eager",), exit_first=False) == 0
+    assert Path.cwd() == planned_in
+    assert (tmp_path / "table.md").is_file()
+    assert not list(planned_in.iterdir())
