@@ -217,7 +217,7 @@ def prepare(
     if _generates(composed):
         scripts = [replace(script, generation=True) for script in scripts]
     say = terminal.say
-    analyze = options.analyze_only or terminal.wants_json
+    analyze = options.analyze_only or terminal.as_json
     if not (analyze or options.build_only):
         check_output(terminal)
     grant(*(str(script.path) for script in scripts))

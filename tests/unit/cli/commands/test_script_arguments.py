@@ -10,7 +10,9 @@ import click
 import pytest
 
 from benchorch.cli import main
+from benchorch.cli.commands import script
 from benchorch.cli.commands.script import Options, Prepared, _Script, parse
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from support.synthetic_runs import trial, write_run
@@ -84,6 +86,26 @@ def test_arguments_with_an_open_quote_are_refused(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(ConfigError, match=r"--script-args: .*No closing quotation"):
         parse([str(path)], (), replace(OPTIONS, script_args="it's"))
+
+
+@pytest.mark.parametrize(
+    ("terminal", "is_measured"),
+    [(Terminal(as_json=True), False), (Terminal(output=Path("result.json")), True)],
+)
+def test_a_reply_for_programs_measures_nothing_and_a_file_of_json_is_the_runs(
+    terminal: Terminal, is_measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Begun(Exception):
+        pass
+
+    def discovery(*, keep: bool, **_: object) -> None:
+        raise Begun(keep)
+
+    monkeypatch.setattr(script, "Discovery", discovery)
+    (tmp_path / "a.py").touch()
+    with pytest.raises(Begun) as begun:
+        script.prepare([str(tmp_path / "a.py")], (), OPTIONS, terminal)
+    assert begun.value.args == (is_measured,)
 
 
 def test_scripts_that_are_interrupted_before_the_first_result_have_no_corpus_report(
