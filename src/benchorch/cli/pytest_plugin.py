@@ -148,7 +148,8 @@ def benchmark_model(request: pytest.FixtureRequest) -> ModelBenchmark:
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-")
     if len(plain) > _MOST_CHARACTERS or not _PLAIN_NAME.fullmatch(name):
         plain = f"{plain[:_MOST_CHARACTERS]}-{zlib.crc32(name.encode()):08x}"
-    folder = Path(config.getoption("--benchorch-runs")) / plain
+    # A test may change the folder, and its history stays.
+    folder = config.invocation_params.dir / config.getoption("--benchorch-runs") / plain
     told = config.stash.setdefault(_TOLD, [])
     return ModelBenchmark(config=config, name=name, folder=folder, told=told)
 

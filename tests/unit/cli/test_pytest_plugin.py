@@ -161,7 +161,11 @@ def test_each_call_of_a_test_is_compared_with_its_own_earlier_sessions(
 
 
 def requested(name: str = f"tests/test_it.py::test_x[{'a' * 400}]", **options: object) -> Any:
-    config = SimpleNamespace(getoption=Options(**options).getoption, stash=pytest.Stash())
+    config = SimpleNamespace(
+        getoption=Options(**options).getoption,
+        stash=pytest.Stash(),
+        invocation_params=SimpleNamespace(dir=Path("/started/here")),
+    )
     return SimpleNamespace(config=config, node=SimpleNamespace(nodeid=name))
 
 
@@ -181,6 +185,13 @@ def test_a_long_name_of_a_test_has_a_folder_that_can_be_made(tmp_path: Path) -> 
     found = pytest_plugin.benchmark_model.__wrapped__(requested(gate=None, runs=str(tmp_path)))
     found.folder.mkdir()
     assert found.folder.name.startswith("tests-test_it.py-test_x-aaa")
+
+
+def test_a_test_that_changes_the_folder_keeps_its_history() -> None:
+    found = pytest_plugin.benchmark_model.__wrapped__(
+        requested("test_it.py::test_x", gate=None, runs="runs")
+    )
+    assert found.folder == Path("/started/here/runs/test_it.py-test_x")
 
 
 def folder_of(case: str) -> str:
