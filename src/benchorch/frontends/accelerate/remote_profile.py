@@ -17,7 +17,7 @@ from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import ROUND, Event
-from benchorch.errors import BenchorchError, ConfigError, RecordError
+from benchorch.errors import BenchorchError, ConfigError, ExecutorError, RecordError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
 from benchorch.frontends.accelerate.arguments import NotExportable
@@ -320,6 +320,10 @@ class RemoteProfile:
             raise
         except RecordError:
             invocation.abandon()
+            raise
+        except ExecutorError:
+            self._write()
+            invocation.cut_short()
             raise
         except BenchorchError:
             self._write()

@@ -18,9 +18,10 @@ from benchorch import RemoteInferenceSession, remote_inference, remote_profile
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import ROUND, Event
 from benchorch.domain.trial import Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, ExecutorError
 from benchorch.host.processes.sigterm import TERMINATED, Terminated
 from benchorch.interfaces.executor import Emit
+from benchorch.journal.lock import is_running
 from benchorch.run.invocation import Invocation
 from benchorch.trial import rounds
 from support.synthetic_runs import result
@@ -216,6 +217,24 @@ def test_sigterm_ends_the_program_without_a_traceback(monkeypatch: pytest.Monkey
         function(torch.ones(3))
     assert left.value.code == TERMINATED
     assert (profile.directory / "segments.txt").exists()
+
+
+def test_a_run_has_ended_when_the_loss_of_its_machines_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A notebook keeps the profile, and all that it refers to."""
+
+    def in_rounds(trials: Sequence[Trial], **_: object) -> Iterator[TrialResult]:
+        yield result(trials[0])
+        raise ExecutorError("the cluster is lost")
+
+    monkeypatch.setattr(rounds, "in_rounds", in_rounds)
+    function = accelerated()
+    profile = remote_profile(backends=["local/eager", "local/onnxruntime"], **QUIET)
+    with pytest.raises(ExecutorError, match="is lost"), profile:
+        function(torch.ones(3))
+    assert not is_running(profile.directory)
+    assert (profile.directory / "table.md").exists()
 
 
 def test_two_backends_have_a_table_while_others_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
