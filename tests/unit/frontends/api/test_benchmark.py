@@ -24,6 +24,7 @@ from benchorch.journal.lock import is_running
 from benchorch.models.callables import resolve_callable
 from benchorch.models.exported import PROGRAM_FILE, ExportedModel
 from benchorch.models.kept_programs import keep_program
+from support.synthetic_runs import result, trial
 
 
 class Scaled(nn.Module):
@@ -406,6 +407,24 @@ def test_a_run_whose_results_cannot_be_stored_has_ended_when_its_error_is_seen(
     monkeypatch.setattr(Invocation, "run", run)
     with pytest.raises(RecordError, match="disk is full"):
         benchorch.benchmark("mlp", None, "eager", directory=tmp_path / "out", quiet=True)
+    assert not is_running(tmp_path / "out")
+
+
+def test_results_stay_where_a_part_of_the_run_is_refused_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchorch.run.invocation import Invocation
+
+    def run(self: Invocation, _jobs: object) -> None:
+        eager = trial()
+        self.plan = Plan(plan_id="p", name="n", trials=(eager,), skips=(), session={})
+        self.results = {eager.trial_id: result(eager)}
+        raise ConfigError(["the cluster does not answer"])
+
+    monkeypatch.setattr(Invocation, "run", run)
+    with pytest.raises(ConfigError, match="does not answer"):
+        benchorch.benchmark("mlp", None, "eager", directory=tmp_path / "out", quiet=True)
+    assert (tmp_path / "out" / "table.md").exists()
     assert not is_running(tmp_path / "out")
 
 
