@@ -20,7 +20,7 @@ from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.console_table import table_text
 from benchorch.results.report.estimate_bars import Chart, bar_chart
 from benchorch.results.report.html_table import html_table
-from benchorch.results.report.plan_text import skip_text
+from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.tables import conclusion, fastest, ranked, table_rows
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class ResultRow:
     Attributes:
         model, conversion, hardware: their names.
         workload: the sizes, e.g. ``batch_size=8``.
+        scenario: how it is called, e.g. ``single_stream``.
         latency_ms: the median with its interval; None where there is none.
         comparison: against the baseline; None for a baseline, and where there is none.
         parity: whether its outputs equal the baseline's; None where they were not compared.
@@ -49,6 +50,7 @@ class ResultRow:
     conversion: str
     hardware: str
     workload: str
+    scenario: str
     latency_ms: Estimate | None
     comparison: Comparison | None
     parity: Verdict | None
@@ -83,6 +85,7 @@ class ResultRow:
             "conversion": self.conversion,
             "hardware": self.hardware,
             "workload": self.workload,
+            "scenario": "" if self.scenario == "single_stream" else self.scenario,
             "p50 ms [95 %]": interval_text(latency) if latency else "",
             "speedup [95 %]": interval_text(self.speedup, "{:.3g}x".format) if self.speedup else "",
             "verdict": self.verdict,
@@ -184,13 +187,12 @@ class Results(Sequence[ResultRow]):
         return [*filter(None, (self.conclusion, self.note)), *failed, *skipped]
 
     def _name(self, row: ResultRow) -> str:
-        """A row's conversion, and the labels in which rows differ."""
-        return " ".join([row.conversion, *(getattr(row, name) for name in self._varying)])
+        """Its name in this plan, as the table has it."""
+        return self._names[row.trial_id]
 
     @cached_property
-    def _varying(self) -> tuple[str, ...]:
-        names = ("hardware", "workload")
-        return tuple(name for name in names if len({getattr(r, name) for r in self.rows}) > 1)
+    def _names(self) -> Mapping[str, str]:
+        return names_of(self.plan.trials)
 
     def _row(self, trial: Trial) -> ResultRow:
         result = self.results.get(trial.trial_id)
@@ -201,6 +203,7 @@ class Results(Sequence[ResultRow]):
             conversion=trial.labels["conversion"],
             hardware=trial.labels["hardware"],
             workload=" ".join(filter(None, (trial.labels["workload"], trial.labels["axes"]))),
+            scenario=trial.labels["scenario"],
             latency_ms=summary.metrics.get("latency_ms/p50"),
             comparison=summary.speedup,
             parity=result.parity if result else None,
@@ -221,6 +224,7 @@ def _record(row: ResultRow) -> dict[str, object]:
         "conversion": row.conversion,
         "hardware": row.hardware,
         "workload": row.workload,
+        "scenario": row.scenario,
         "latency_ms": latency.value if latency else None,
         "latency_ms_low": latency.low if latency else None,
         "latency_ms_high": latency.high if latency else None,

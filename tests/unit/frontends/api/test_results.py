@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,20 @@ def test_the_chart_is_an_svg_with_a_bar_for_each_median(results: Results, tmp_pa
     assert widths[0] * 2 == pytest.approx(widths[1], abs=0.2)
     assert len(bars) == 3
     assert figure._repr_svg_() == figure.svg
+
+
+def test_rows_of_several_scenarios_are_told_apart(results: Results) -> None:
+    pytest.importorskip("pandas")
+    other = replace(trial("eager"), trial_id="other")
+    other = replace(other, labels={**other.labels, "scenario": "multi_stream"})
+    plan = replace(results.plan, trials=(*results.plan.trials, other))
+    summaries = {**results.summaries, "other": results.summaries["eager"]}
+    both = replace(results, plan=plan, summaries=summaries)
+    assert {"single_stream eager", "multi_stream eager"} <= {both._name(row) for row in both}
+    assert len({repr(row) for row in both}) == len(both)
+    frame = both.to_pandas()
+    assert not frame.duplicated(["conversion", "scenario"]).any()
+    assert both.plot().svg.count("eager") > results.plot().svg.count("eager")
 
 
 def test_a_chart_of_nothing_says_so(results: Results) -> None:
