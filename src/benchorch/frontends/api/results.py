@@ -21,7 +21,13 @@ from benchorch.results.report.console_table import table_text
 from benchorch.results.report.estimate_bars import Chart, bar_chart
 from benchorch.results.report.html_table import html_table
 from benchorch.results.report.plan_text import names_of, skip_text
-from benchorch.results.report.tables import conclusion, fastest, ranked, table_rows
+from benchorch.results.report.tables import (
+    conclusion,
+    fastest,
+    has_baseline,
+    ranked,
+    table_rows,
+)
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # it comes without types
@@ -36,6 +42,7 @@ class ResultRow:
         model, conversion, hardware: their names.
         workload: the sizes, e.g. ``batch_size=8``.
         scenario: how it is called, e.g. ``single_stream``.
+        is_baseline: whether others are compared with it, or it is alone.
         latency_ms: the median with its interval; None where there is none.
         comparison: against the baseline; None for a baseline, and where there is none.
         parity: whether its outputs equal the baseline's; None where they were not compared.
@@ -51,6 +58,7 @@ class ResultRow:
     hardware: str
     workload: str
     scenario: str
+    is_baseline: bool
     latency_ms: Estimate | None
     comparison: Comparison | None
     parity: Verdict | None
@@ -75,7 +83,7 @@ class ResultRow:
             return self.comparison.verdict
         if self.result is None:
             return "not run"
-        return "baseline" if self.result.baseline_id is None else "not compared"
+        return "baseline" if self.is_baseline else "not compared"
 
     def __repr__(self) -> str:
         """A small table: names, the median with its interval, and what it comes to."""
@@ -204,6 +212,7 @@ class Results(Sequence[ResultRow]):
             hardware=trial.labels["hardware"],
             workload=" ".join(filter(None, (trial.labels["workload"], trial.labels["axes"]))),
             scenario=trial.labels["scenario"],
+            is_baseline=trial.baseline_id is None and has_baseline(self.plan.trials),
             latency_ms=summary.metrics.get("latency_ms/p50"),
             comparison=summary.speedup,
             parity=result.parity if result else None,

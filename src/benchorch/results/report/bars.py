@@ -22,6 +22,7 @@ from benchorch.results.report.chart import (
 )
 from benchorch.results.report.rows import LATENCIES, ReportRow, first
 from benchorch.results.report.series_figures import AllSeries, Quantiles
+from benchorch.results.report.tables import has_baseline
 
 COLORS = {
     "faster": "#2e9e5b",
@@ -94,15 +95,19 @@ def _names(trials: Sequence[Trial]) -> Mapping[str, str]:
     }
 
 
-def kind_of(row: ReportRow) -> str:
-    """The verdict on a trial, in the words of `COLORS`; empty without figures."""
+def kind_of(row: ReportRow, compared: bool) -> str:
+    """The verdict on a trial, in the words of `COLORS`; empty without figures.
+
+    Args:
+        compared: `has_baseline` of its table.
+    """
     if not row.ran or row.result is None:
         return ""
     if row.disqualified:
         return "not the same model"
     if row.speedup is not None:
         return row.speedup.verdict
-    return "baseline" if row.result.baseline_id is None else "not compared"
+    return "baseline" if compared and row.result.baseline_id is None else "not compared"
 
 
 def _figures(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[PageChart]:
@@ -111,6 +116,7 @@ def _figures(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Pa
     Where the highest rate was searched for, those rates: each time is that of its own rate.
     """
     searched = any(TARGET_RATE in row.metrics for row in rows)
+    compared = has_baseline([row.stored.trial for row in rows])
     for (title, sentence, unit), metrics in (_RATES if searched else _TIMES).items():
         found = [(row, first(row.metrics, metrics)) for row in rows]
         bars = [
@@ -118,7 +124,7 @@ def _figures(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Pa
                 name=names[row.stored.trial.trial_id],
                 estimate=each,
                 figure=interval_text(each) if each else _without(row),
-                kind=kind_of(row),
+                kind=kind_of(row, compared),
             )
             for row, each in found
         ]
@@ -138,7 +144,7 @@ def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Pa
             name=names[row.stored.trial.trial_id],
             estimate=row.speedup.ratio,
             figure=interval_text(row.speedup.ratio, "{:.3g}".format),
-            kind=kind_of(row),
+            kind=row.speedup.verdict,
         )
         for row in rows
         if row.speedup is not None and not row.disqualified

@@ -24,7 +24,9 @@ def trial(conversion: str) -> Trial:
         **{"model": "m", "conversion": conversion, "hardware": "local", "axes": ""},
         **{"hardware_kind": "local", "workload": "batch_size=2", "scenario": "single_stream"},
     }
-    return Trial(trial_id=conversion.partition("<")[0], labels=labels, spec={})
+    baseline = None if conversion == "eager" else "eager"
+    name = conversion.partition("<")[0]
+    return Trial(trial_id=name, labels=labels, spec={}, baseline_id=baseline)
 
 
 def estimate(value: float, unit: str = "ms") -> Estimate:
@@ -87,6 +89,12 @@ def test_each_row_says_what_became_of_it(results: Results) -> None:
         "inductor": "failed",
         "never": "not run",
     }
+
+
+def test_without_a_baseline_no_row_is_one(results: Results) -> None:
+    trials = tuple(replace(one, baseline_id=None) for one in results.plan.trials)
+    rows = replace(results, plan=replace(results.plan, trials=trials)).rows
+    assert next(row.verdict for row in rows if row.conversion == "eager") == "not compared"
 
 
 def test_a_row_shows_itself_in_a_few_words(results: Results) -> None:

@@ -41,6 +41,13 @@ def test_each_conversion_has_a_bar_with_its_verdict_or_the_reason_why_not(run):
     assert bars["fast"]["low"] < bars["fast"]["value"] < bars["fast"]["high"]
 
 
+def test_without_a_baseline_no_bar_is_one(tmp_path):
+    trials = [trial(name) for name in ("eager", "fast")]
+    run = load(str(write_run(tmp_path / "run", *((one, result(one)) for one in trials))))
+    bars = values(charts(run)["Latency"])
+    assert {bar["kind"] for bar in bars.values()} == {"not compared"}
+
+
 def test_speed_ups_are_of_what_is_still_the_same_model_and_start_at_zero(run):
     chart = charts(run)["Speed-up"]
     assert list(values(chart)) == ["fast"]
