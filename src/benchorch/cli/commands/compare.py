@@ -15,6 +15,7 @@ from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.comparison_arguments import (
     ACROSS,
     METRIC,
+    NO_GAIN,
     REFERENCE,
     SESSION,
     ComparedSide,
@@ -194,6 +195,8 @@ def _deciding(
 
 def _tables(verdicts: Sequence[MetricVerdict]) -> Iterator[str]:
     """One table; or one for each trial, where a trial has several rows."""
+    if not verdicts:
+        return
     by_trial: dict[str, list[MetricVerdict]] = {}
     for one in verdicts:
         by_trial.setdefault(one.name, []).append(one)
@@ -227,6 +230,8 @@ def _how(one: MetricVerdict) -> str:
 
 
 def _conclusion(verdicts: Sequence[MetricVerdict], by_floor: Sequence[MetricVerdict]) -> str:
+    if not verdicts:
+        return f"B against A: nothing to compare: {NO_GAIN}."
     told = f"; by the floor {_counted(by_floor)}" if by_floor else ""
     compared = sum(one.verdict != REFUSED for one in verdicts)
     together = "" if compared < 2 else " Intervals and verdicts hold for all of them together."

@@ -28,6 +28,7 @@ REFERENCE = (
     "a run's directory, its plan id, its MLflow run id, `last` (`last~1`: the one before), or a "
     "file of `report --json`"
 )
+NO_GAIN = "no trial has the metric, because a baseline has no gain over itself"
 METRIC = click.option("--metric", multiple=True, help="instead of the primary metric; repeatable")
 ACROSS = click.option(
     "--across",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.cli.commands.comparison_arguments import (
+    NO_GAIN,
     alone_data,
     percent_text,
     ratio_text,
@@ -216,7 +217,9 @@ def _remarks(report: GateReport) -> Iterator[str]:
     new = {"A": "only in the baseline, which has no result of it", "B": "new: no baseline has it"}
     yield from (f"not judged: {one.name}: {new[one.side]}" for one in found.alone)
     if not found.cases and not found.missing:
-        yield "the baseline has no trial that ran correctly, so there is nothing to compare"
+        ran = len(found.matches) > len(found.exempt)
+        why = NO_GAIN if ran else "the baseline has no trial that ran correctly"
+        yield f"{why}, so there is nothing to compare"
 
 
 def _too_fine(report: GateReport) -> Iterator[str]:

@@ -118,6 +118,15 @@ def test_metrics_are_named_in_either_way(runs: tuple[str, str]) -> None:
     assert [each["metric"] for each in one["comparisons"][:2]] == ["load_s/p50", "latency_ms/p50"]
 
 
+def test_the_gain_of_baselines_alone_is_nothing_to_compare(tmp_path: Path) -> None:
+    a, b = (write_run(tmp_path / name, (EAGER, result(EAGER))) for name in ("a", "b"))
+    reply = compare.run.reply([str(a), str(b), "--metric", "speedup_ratio/p50"])
+    assert reply.exit_code == 3
+    assert "nothing to compare" in reply.text
+    assert "a baseline has no gain over itself" in reply.text
+    assert "metric" not in reply.text.partition("nothing")[0], "there is no empty table"
+
+
 def test_conversions_that_are_picked_are_the_factor(runs: tuple[str, str]) -> None:
     found = data(f"{runs[0]}::eager", f"{runs[0]}::fast")
     assert [one["name"] for one in found["comparisons"]] == ["eager → fast"]

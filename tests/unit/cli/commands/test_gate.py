@@ -198,6 +198,14 @@ def test_a_baseline_without_a_correct_trial_is_refused(tmp_path: Path) -> None:
     assert "nothing to compare" in reply.text
 
 
+def test_the_gain_of_baselines_alone_is_refused_with_the_reason(tmp_path: Path) -> None:
+    before = write_run(tmp_path / "before", (EAGER, result(EAGER)))
+    after = candidate(tmp_path, same(EAGER, 1e6))
+    reply = judged(before, after, "--metric", "speedup_ratio/p50")
+    assert reply.exit_code == 3
+    assert "a baseline has no gain over itself, so there is nothing to compare" in reply.text
+
+
 @pytest.mark.parametrize(("call_ns", "code"), [(1e6, 0), (1.1e6, 1), (0.9e6, 0)])
 def test_of_throughput_less_is_worse(
     baseline: Path, tmp_path: Path, call_ns: float, code: int
