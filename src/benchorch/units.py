@@ -45,7 +45,7 @@ def format_bytes(size_bytes: float) -> str:
 
 def format_seconds(duration_s: float) -> str:
     """A duration for people: ``0.4 ms``, ``3.2 s``, ``2 min 05 s``."""
-    if duration_s < 1:
+    if duration_s < 0.9995:  # from there on 1000 ms, in three digits
         return f"{duration_s * 1000:.3g} ms"
     if duration_s < 60:
         return f"{duration_s:.1f} s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.units import format_ms, significant
+from benchorch.units import format_ms, format_seconds, significant
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,10 @@ def test_figures_have_four_digits_and_large_ones_no_power_of_ten(value: float, t
 
 def test_a_ratio_of_thousands_is_written_out() -> None:
     assert significant(1161.03, 3) == "1161"
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"), [(0.0004, "0.4 ms"), (0.9994, "999 ms"), (0.9996, "1.0 s"), (3.2, "3.2 s")]
+)
+def test_almost_a_second_is_one(duration_s: float, text: str) -> None:
+    assert format_seconds(duration_s) == text
