@@ -300,6 +300,5 @@ def _write_table(directory: Path) -> None:
 def _reply(report: duel_report.DuelReport, options: _DuelOptions, terminal: Terminal) -> Reply:
     code = INTERRUPTED if report.duel.interrupted else exit_code(report.state, options.strict)
     data = duel_report.data(report, code)
-    if terminal.output is not None:
-        write_summary(terminal, duel_report.markdown(report), data)
+    write_summary(terminal, duel_report.markdown(report), data)
     return Reply(text=duel_report.text(report), data=data, exit_code=code)

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from benchorch.cli.commands import gate_report
 from benchorch.cli.commands.comparison_arguments import ratio_text
@@ -96,7 +97,7 @@ def data(report: DuelReport, exit_code: int) -> Json:
                 "trial_id": bout.trial.trial_id,
                 "pairs": len(bout.meetings),
                 "position_ratio": encode(position(bout.meetings)),
-                **_fields(case),
+                **cast("dict[str, Json]", encode(case)),
             }
             for bout, case in zip(duel.bouts, report.cases, strict=True)
         ],
@@ -116,12 +117,6 @@ def not_begun(reason: str) -> Reply:
         "reason": reason,
     }
     return Reply(text=f"REFUSED: {reason}", data=data, exit_code=code)
-
-
-def _fields(case: Gated) -> dict[str, Json]:
-    found = encode(case)
-    assert isinstance(found, dict)
-    return found
 
 
 def _places(report: DuelReport) -> Iterator[str]:

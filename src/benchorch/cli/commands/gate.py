@@ -195,8 +195,7 @@ def _first_session(terminal: Terminal, first: gate_report.FirstSession, allowed:
 
 def _reply(terminal: Terminal, text: str, markdown: str, data: Json, code: int) -> Reply:
     """The reply; the summary for reviewers, where one is asked for, is written."""
-    if terminal.output is not None:
-        gate_report.write_summary(terminal, markdown, data)
+    gate_report.write_summary(terminal, markdown, data)
     return Reply(text=text, data=data, exit_code=code)
 
 

@@ -58,9 +58,8 @@ class Outcomes:
         return any(result.environment.get("rehearsed") for result in self._results())
 
     def _results(self) -> Sequence[TrialResult]:
-        if self.invocation is None or self.invocation.plan is None:
-            return []
-        return list(self.invocation.so_far().results.values())
+        run = self.invocation
+        return [] if run is None else [*{**run.results, **run.unfinished}.values()]
 
     def processors(self) -> Iterator[tuple[str, str]]:
         """The processor of each backend on which something ran, for people."""

@@ -471,7 +471,7 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
     problems += [] if listed else [f"{group}: the list is empty; None means the default."]
     if problems:
         raise ConfigError(problems)
-    return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
+    return [f"{group}={spelled(listed if len(listed) > 1 else listed[0])}"]
 
 
 def _with_inputs(model: _Model | None, inputs: object) -> tuple[_Model | None, Sequence[Arrays]]:
