@@ -20,7 +20,8 @@ def test_a_ratio_of_thousands_is_written_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duration_s", "text"), [(0.0004, "0.4 ms"), (0.9994, "999 ms"), (0.9996, "1.0 s"), (3.2, "3.2 s")]
+    ("duration_s", "text"),
+    [(0.0004, "0.4 ms"), (0.9994, "999 ms"), (0.9996, "1.0 s"), (3.2, "3.2 s")],
 )
 def test_almost_a_second_is_one(duration_s: float, text: str) -> None:
     assert format_seconds(duration_s) == text

@@ -102,12 +102,12 @@ def stored(directory, *pairs):
 def test_a_report_of_no_known_kind_is_refused_before_anything_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     terminal = Terminal(output=Path("result.xlsx"))
-    with pytest.raises(ConfigError, match="a report is .html"):
+    with pytest.raises(ConfigError, match=r"a report is \.html"):
         benchmark(parse(["model=mlp"]), terminal)
     assert not list(tmp_path.iterdir())
     directory = stored(tmp_path / "run", (trial(), None)).directory
     before = sorted(directory.iterdir())
-    with pytest.raises(ConfigError, match="a report is .html"):
+    with pytest.raises(ConfigError, match=r"a report is \.html"):
         run_again(directory, terminal, failed=False, only=(), exit_first=False)
     assert sorted(directory.iterdir()) == before
 

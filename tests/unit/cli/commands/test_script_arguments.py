@@ -66,12 +66,15 @@ def test_arguments_of_the_script_follow_two_colons(
 def test_shared_options_before_the_command_are_not_the_scripts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = []
-    monkeypatch.setattr(
-        _Script, "invoke", lambda _, ctx: seen.append((ctx.meta["::"], ctx.params["as_json"])) or 0
-    )
+    seen: list[object] = []
+
+    def invoke(_: _Script, ctx: click.Context) -> int:
+        seen.extend([ctx.meta["::"], ctx.params["as_json"]])
+        return 0
+
+    monkeypatch.setattr(_Script, "invoke", invoke)
     assert main.run(["--json", "--quiet", "script", "a.py", "::", "--rows", "3"]) == 0
-    assert seen == [(("--rows", "3"), True)]
+    assert seen == [("--rows", "3"), True]
 
 
 def test_arguments_before_the_colons_come_with_the_line_that_has_them_behind() -> None:
