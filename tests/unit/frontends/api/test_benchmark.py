@@ -418,6 +418,7 @@ def test_results_stay_where_a_part_of_the_run_is_refused_later(
     def run(self: Invocation, _jobs: object) -> None:
         eager = trial()
         self.plan = Plan(plan_id="p", name="n", trials=(eager,), skips=(), session={})
+        self._has_begun = True
         self.results = {eager.trial_id: result(eager)}
         raise ConfigError(["the cluster does not answer"])
 
