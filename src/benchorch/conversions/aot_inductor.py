@@ -14,6 +14,7 @@ from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import GENERATED
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
+from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.torch_call import autocast_dtype, program_on
 from benchorch.frameworks.torch_compile_stats import autotuned_kernels
 from benchorch.frameworks.torch_program import load_program
@@ -40,7 +41,7 @@ class AotInductor(FileStep):
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.AOTI_PACKAGE
     depends_on = ("arch", "compute_capability", "cpu_isa", "threads", *GENERATED)
-    version = 3  # 2: records autocast; 3: and how many kernels were autotuned
+    version = 4  # 2: records autocast; 3: autotuned kernels; 4: dtypes of parameters alone
 
     freezing: bool = False
     max_autotune: bool = False
@@ -79,8 +80,6 @@ class AotInductor(FileStep):
     def _settings(
         self, program: torch.export.ExportedProgram, threads: int | None
     ) -> dict[str, object]:
-        weights = program.state_dict.values()
-        dtypes = {str(each.dtype) for each in weights if each.is_floating_point()}
         return {
             "freezing": self.freezing,
             "max_autotune": self.max_autotune,
@@ -91,7 +90,7 @@ class AotInductor(FileStep):
             # None of them can be seen in a package: the runtime casts its inputs by the first and
             # refuses to run on another number of threads than the last.
             "aot_inductor.metadata": {
-                "benchorch_dtypes": " ".join(sorted(dtypes)).replace("torch.", ""),
+                "benchorch_dtypes": " ".join(parameter_dtypes(program.module())),
                 "benchorch_autocast": autocast_dtype(program.graph_module) or "",
                 "benchorch_threads": "" if threads is None else str(threads),
             },

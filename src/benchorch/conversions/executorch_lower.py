@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
-from benchorch.frameworks.torch_call import floating_dtypes, program_in
+from benchorch.frameworks.module_precision import parameter_dtypes
+from benchorch.frameworks.torch_call import program_in
 from benchorch.frameworks.torch_program import (
     arguments_of,
     decomposed,
@@ -34,14 +35,14 @@ class ExecutorchLower(FileStep):
     produces = Format.EXECUTORCH_PROGRAM
     requires = ("torch", "executorch")
     not_on_gpu = "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
-    version = 2  # 2: views of attention can be written out
+    version = 3  # 2: views of attention can be written out; 3: inputs as the parameters are
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pte``, and how it is to be called into ``model.json``."""
         program = program_in(request)
         notes: dict[str, Json] = {
             "arguments": list(arguments_of(program)),
-            "dtypes": list(floating_dtypes(program.module())),
+            "dtypes": list(parameter_dtypes(program.module())),
         }
         with wrap_errors(BuildError, "ExecuTorch refused the exported program", *_own_errors()):
             edge = _lowered(program)

@@ -11,7 +11,8 @@ from benchorch.conversions.quantization import calibrate, check_samples, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.identity.compilers import KERNELS
-from benchorch.frameworks.torch_call import floating_dtypes, tensors_of
+from benchorch.frameworks.module_precision import parameter_dtypes
+from benchorch.frameworks.torch_call import tensors_of
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
@@ -54,7 +55,7 @@ class FxQuantization(StateStep):
         import torch
 
         module = request.module()
-        dtypes = floating_dtypes(module)
+        dtypes = parameter_dtypes(module)
         with quietly(), wrap_errors(BuildError, "torch.ao's FX quantisation refused the model"):
             prepared = self._prepare(module, request.example)
             _observe(prepared, on=True)
@@ -83,7 +84,7 @@ class FxQuantization(StateStep):
         """The module with observers, its layers merged as far as they go together."""
         from torch.ao.quantization import quantize_fx
 
-        inputs = tuple(tensors_of(example.arrays, "cpu", floating_dtypes(module)).values())
+        inputs = tuple(tensors_of(example.arrays, "cpu", parameter_dtypes(module)).values())
         module.eval()  # a trace keeps the branch of the mode that the module is in
         if not self.fake:
             return quantize_fx.prepare_fx(module, _mapping(), inputs)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.onnx_files import MODEL_FILE
-from benchorch.frameworks.torch_call import floating_dtypes, live_tensors
+from benchorch.frameworks.torch_call import live_tensors
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frameworks.torchscript_files import write_script
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -58,6 +59,7 @@ class LightningTorchScript(FileStep):
     produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
     depends_on = ("arch", "compute_capability")
+    version = 2  # 2: for inputs in the dtype of the parameters, whatever that of the buffers
 
     method: Literal["script", "trace"] = "script"
 
@@ -94,7 +96,7 @@ class LightningTorchScript(FileStep):
             script,
             request.out_dir,
             method=self.method,
-            dtypes=floating_dtypes(module),
+            dtypes=parameter_dtypes(module),
             device=request.device,
         )
 

@@ -10,7 +10,7 @@ from benchorch.conversions.quantization import calibrate, check_samples, missing
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
-from benchorch.frameworks.torch_call import floating_dtypes
+from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.torch_program import load_program, save_program
 from benchorch.frameworks.torch_tracing import export_module
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
@@ -107,7 +107,7 @@ class Pt2e(FileStep):
     def _convert(self, module: Any, request: BuildRequest) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-        dtypes = floating_dtypes(module)
+        dtypes = parameter_dtypes(module)
         quantizer = self._quantizer()
         spare_nodes(quantizer, self.exclude, self.operators)
         prepared = prepare_pt2e(module, quantizer)

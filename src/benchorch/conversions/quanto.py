@@ -22,7 +22,7 @@ from benchorch.conversions.quantization import (
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
 from benchorch.files import read_json
-from benchorch.frameworks.torch_call import floating_dtypes
+from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.host.environment_variable import environment_variable
 from benchorch.interfaces.conversion import BuildRequest, StateStep
@@ -131,7 +131,7 @@ class Quanto(StateStep):
 
         types = quanto.qtypes
         activations = types[f"q{self.activations}"] if self.activations else None
-        dtypes = floating_dtypes(module)
+        dtypes = parameter_dtypes(module)
         quanto.quantize(module, weights=types[f"q{self.weights}"], activations=activations)
         if activations:
             _calibrate(module, request, self.samples, dtypes)

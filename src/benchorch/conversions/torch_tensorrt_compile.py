@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.tensorrt_support import (
     NOT_ON_CPU,
     Bounds,
@@ -16,7 +17,7 @@ from benchorch.frameworks.tensorrt_support import (
     bounds_of,
     check_profile,
 )
-from benchorch.frameworks.torch_call import floating_dtypes, program_in, program_on, tensors_of
+from benchorch.frameworks.torch_call import program_in, program_on, tensors_of
 from benchorch.frameworks.torch_program import PROGRAM_FILE
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -43,7 +44,8 @@ class TorchTensorRtCompile(FileStep):
     requires = ("torch", "torch-tensorrt")
     not_on_cpu = NOT_ON_CPU
     depends_on = ("arch", "compute_capability")
-    version = 2  # 2: arguments that are no tensors, sizes that are open
+    # 2: arguments that are no tensors, sizes that are open; 3: inputs as the parameters are
+    version = 3
 
     min_block_size: int = 1
     refittable: bool = False
@@ -60,7 +62,7 @@ class TorchTensorRtCompile(FileStep):
         with wrap_errors(BuildError, "Torch-TensorRT refused the exported program"):
             import torch_tensorrt
 
-            tensors = tensors_of(example.arrays, request.device, floating_dtypes(program.module()))
+            tensors = tensors_of(example.arrays, request.device, parameter_dtypes(program.module()))
             arguments = {**tensors, **example.keywords}
             shapes = _shapes(example, bounds)
             compiled = torch_tensorrt.dynamo.compile(

@@ -11,8 +11,9 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Array, Arrays, Example, half_size
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
+from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.program_outputs import write_outputs
-from benchorch.frameworks.torch_call import floating_dtypes, know_dataclasses, tensors_of
+from benchorch.frameworks.torch_call import know_dataclasses, tensors_of
 from benchorch.frameworks.torch_tracing import (
     open_axes,
     positional,
@@ -46,7 +47,9 @@ class TorchScript(FileStep):
     typical_build_s = 10.0
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
     depends_on = ("arch", "compute_capability", *KERNELS)
-    version = 4  # 3: with how it is called, and what a trace returned; 4: of objects too
+    # 3: with how it is called, and what a trace returned; 4: of objects too; 5: for inputs in the
+    # dtype of the parameters, whatever that of the buffers
+    version = 5
 
     method: Literal["trace", "script"] = "trace"
     optimize: Literal["none", "freeze", "inference"] = "none"
@@ -73,7 +76,7 @@ class TorchScript(FileStep):
             script,
             request.out_dir,
             method=self.method,
-            dtypes=floating_dtypes(module),
+            dtypes=parameter_dtypes(module),
             device=request.device,
         )
 
@@ -106,7 +109,7 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
     import torch
 
     example = request.example
-    names, dtypes = tuple(example.arrays), floating_dtypes(module)
+    names, dtypes = tuple(example.arrays), parameter_dtypes(module)
     shown = traceable(example)
     placed = tensors_of(shown, request.device, dtypes)
     raw = module(**placed, **example.keywords)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, final
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import GENERATED
-from benchorch.frameworks.torch_call import floating_dtypes, program_in
+from benchorch.frameworks.module_precision import parameter_dtypes
+from benchorch.frameworks.torch_call import program_in
 from benchorch.frameworks.torch_program import arguments_of, decomposed
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -31,14 +32,14 @@ class TvmCompile(FileStep):
     requires = ("torch", "apache-tvm")
     not_on_gpu = "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
     depends_on = ("arch", *GENERATED)
-    version = 2  # 2: views of attention can be written out
+    version = 3  # 2: views of attention can be written out; 3: inputs as the parameters are
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.so``, and how it is to be called into ``model.json``."""
         program = program_in(request)
         notes = {
             "arguments": [name for name, tensor in arguments_of(program).items() if tensor],
-            "dtypes": list(floating_dtypes(program.module())),
+            "dtypes": list(parameter_dtypes(program.module())),
         }
         with wrap_errors(BuildError, "TVM refused the exported program"):
             _compile(program, str(request.out_dir / LIBRARY_FILE))

@@ -76,12 +76,6 @@ def autocast_dtype(module: torch.nn.Module) -> str | None:
     return None
 
 
-def floating_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
-    """The floating dtypes among a module's parameters and buffers, sorted."""
-    tensors = (*module.parameters(), *module.buffers())
-    return tuple(sorted({dtype_name(each) for each in tensors if each.is_floating_point()}))
-
-
 def tensors_of(arrays: Arrays, device: str, dtypes: tuple[str, ...]) -> dict[str, torch.Tensor]:
     """The inputs on the device; floating ones take the module's dtype where it has just one."""
     import torch
@@ -199,7 +193,7 @@ class TorchExecutable(Executable):
         place: puts arrays on the device.
         prepare: makes the call from the placed inputs.
         provider: what runs it, for people.
-        dtypes: floating dtypes of its weights.
+        dtypes: floating dtypes of its parameters, or of its buffers where it has none.
         autocast: the dtype that operators are cast to while they run, where it is another.
         device: where its inputs go.
         module: whose submodules are called one by one, or None where a compiler came between.
@@ -356,7 +350,7 @@ def live_executable(
         place=partial(live_tensors, module, device=request.device),
         prepare=call_live(module, keywords) if live else call_by_keyword(function, keywords),
         provider=provider,
-        dtypes=floating_dtypes(module),
+        dtypes=parameter_dtypes(module),
         autocast=autocast_dtype(module),
         device=request.device,
         module=module if function is module else None,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from support import conversions as lab
+from support import models as tiny_models
 from support.slices import only
 
 JOINED = [
@@ -56,3 +58,28 @@ def test_it_computes_the_same_model(name: str, model: str, tmp_path: Path) -> No
     wanted = "bfloat16" if "bf16" in words else "float16" if "fp16" in words else "float32"
     if not (("autocast" in words and "torchscript" in words) or "aot_inductor" in words):
         assert told == wanted
+
+
+class Positioned(torch.nn.Module):
+    """A layer in bfloat16 whose positions stay in float32, as rotary frequencies do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3).bfloat16()
+        self.register_buffer("positions", torch.arange(4.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x + self.positions.to(x.dtype))
+
+
+@pytest.mark.parametrize("name", only(["torchscript", "export"], ["aot_inductor"]))
+def test_inputs_take_the_dtype_of_parameters_whatever_that_of_buffers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny_models, "Positioned", Positioned, raising=False)
+    chain = lab.chain_of(name, "Positioned")
+    made = lab.built(chain, tmp_path)
+    executable = lab.loaded(chain, made)
+    lab.assert_same(lab.outputs_of(chain, executable), lab.reference_of(made), 3e-2)
+    assert executable.settings()["dtype"] == "bfloat16"
+    executable.close()

@@ -17,7 +17,6 @@ from benchorch.frameworks.torch_call import (
     arrays_in,
     call_by_keyword,
     call_live,
-    floating_dtypes,
     live_tensors,
     tensors_in,
     tensors_of,
@@ -36,12 +35,6 @@ def test_floating_inputs_take_the_modules_one_dtype_and_others_stay() -> None:
 def test_inputs_stay_as_they_are_where_the_module_has_no_one_dtype(dtypes: tuple[str, ...]) -> None:
     tensors = tensors_of({"x": np.ones(2, np.float64)}, "cpu", dtypes)
     assert tensors["x"].dtype == torch.float64
-
-
-def test_a_modules_dtypes_are_those_of_parameters_and_buffers() -> None:
-    module = torch.nn.BatchNorm1d(2)
-    module.running_mean = module.running_mean.double()
-    assert floating_dtypes(module) == ("float32", "float64")
 
 
 def test_images_follow_the_memory_format_of_the_kernels() -> None:

@@ -298,6 +298,19 @@ def test_biases_and_rotations_of_qwen_are_those_of_transformers(tmp_path: Path) 
     assert np.allclose(*scores, atol=1e-3)
 
 
+def test_a_model_in_half_precision_generates_with_frequencies_in_float32(tmp_path: Path) -> None:
+    setup = setup_of("eager", model="llama_tiny")
+    module = setup.model.load(0)
+    frequencies = {name: each for name, each in module.named_buffers() if "inv_freq" in name}
+    module.bfloat16()
+    for name, each in frequencies.items():  # as from_pretrained leaves them
+        parent, _, own = name.rpartition(".")
+        setattr(module.get_submodule(parent), own, each)
+    assert frequencies
+    with closing(executable(setup, module, tmp_path)) as it:
+        assert it.bind(prompts("llama_tiny"))().shape == (BATCH, NEW)
+
+
 def test_work_of_a_generation_is_that_of_all_its_steps() -> None:
     setup = setup_of("eager")
     module = module_of("gpt2_tiny")
