@@ -9,11 +9,11 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
-from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.onnx_files import MODEL_FILE, own_name
 from benchorch.frameworks.openvino_files import NOT_ON_GPU, import_openvino, write_graph
 from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
-from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.torch_program import arguments_of, load_program
 from benchorch.frameworks.torch_tracing import (
     open_axes,
     positional,
@@ -44,7 +44,8 @@ class OpenVinoConvert(FileStep):
     produces = Format.OPENVINO_IR
     requires = ("torch", "openvino")
     not_on_gpu = NOT_ON_GPU
-    version = 3  # 2: beside a traced one, what it returned; 3: of objects too
+    # 2: beside a traced one, what it returned; 3: of objects too; 4: inputs under the model's names
+    version = 4
 
     @property
     def follows_example(self) -> bool:
@@ -65,7 +66,8 @@ def _converted(request: BuildRequest) -> tuple[Any, Sequence[str | None]]:
     if Format.ONNX in request.sources:
         with wrap_errors(BuildError, "OpenVINO refused the ONNX graph"):
             model = openvino.convert_model(str(request.sources[Format.ONNX] / MODEL_FILE))
-        return model, [port.any_name for port in model.inputs]
+        names = request.example.arrays
+        return model, [own_name(port.any_name, names) or port.any_name for port in model.inputs]
     if Format.EXPORTED_PROGRAM in request.sources:
         with wrap_errors(BuildError, "OpenVINO refused the exported program", BadZipFile):
             program = load_program(request.sources[Format.EXPORTED_PROGRAM])
@@ -76,10 +78,11 @@ def _converted(request: BuildRequest) -> tuple[Any, Sequence[str | None]]:
 
 def _user_inputs(program: torch.export.ExportedProgram) -> list[str | None]:
     """The keywords of the program's tensors; other arguments, built in as constants, are None."""
-    from torch.export.graph_signature import InputKind, TensorArgument
+    from torch.export.graph_signature import InputKind
 
+    keywords = {name: keyword for keyword, name in arguments_of(program).items()}
     return [
-        each.arg.name if isinstance(each.arg, TensorArgument) else None
+        keywords.get(each.arg.name)
         for each in program.graph_signature.input_specs
         if each.kind is InputKind.USER_INPUT
     ]

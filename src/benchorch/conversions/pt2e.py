@@ -11,7 +11,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.module_precision import parameter_dtypes
-from benchorch.frameworks.torch_program import load_program, save_program
+from benchorch.frameworks.torch_program import arguments_of, load_program, save_program
 from benchorch.frameworks.torch_tracing import export_module
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -138,10 +138,11 @@ def _opened_alike(program: torch.export.ExportedProgram, example: Example) -> Ex
         for node in program.graph.nodes
         if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")
     }
+    names = arguments_of(program)
     symbols = [
         symbol
         for spec in example.specs
-        for symbol, size in zip(spec.shape, shapes.get(spec.name, ()), strict=False)
+        for symbol, size in zip(spec.shape, shapes.get(names.get(spec.name) or "", ()), strict=False)
         if isinstance(symbol, str) and not isinstance(size, int)
     ]
     return replace(example, dynamic=tuple(dict.fromkeys((*example.dynamic, *symbols))))

@@ -27,7 +27,10 @@ def runtime_distribution() -> str:
 
 def own_name(name: str, names: Collection[str]) -> str | None:
     """The model's name of a graph's input, which the exporter may have renamed; None for none."""
-    return next((each for each in (name, name.removesuffix(_RENAMED)) if each in names), None)
+    plain = (name, name.removesuffix(_RENAMED))
+    exact = [each for each in plain if each in names]
+    # torch.export writes the names of arguments in small letters.
+    return next(iter((*exact, *(each for each in names if each.lower() in plain))), None)
 
 
 def unknown_input(name: str, names: Collection[str]) -> MeasureError:

@@ -10,6 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Array, Arrays
 from benchorch.errors import MeasureError
+from benchorch.frameworks.onnx_files import unknown_input
 from benchorch.frameworks.openvino_files import NOT_ON_GPU, import_openvino, read_graph
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import by_option
@@ -146,7 +147,10 @@ class OpenVinoProgram(Program):
 
 def _name_of(port: Any, arrays: Mapping[str, object]) -> str:
     """The keyword among a port's names: compiling may add names of the operators behind it."""
-    return next(name for name in arrays if name in port.get_names())
+    found = next((name for name in arrays if name in port.get_names()), None)
+    if found is None:
+        raise unknown_input(port.any_name, arrays)
+    return found
 
 
 def _tensor(port: Any, array: Array) -> Any:
