@@ -260,7 +260,7 @@ class TorchExecutable(Executable):
         return {
             name: each
             for name, each in after.items()
-            if not np.array_equal(before[name], each, equal_nan=each.dtype.kind == "f")
+            if not np.array_equal(before[name], each, equal_nan=each.dtype.kind in "fc")
         }
 
     def facts(self) -> Mapping[str, Json]:

@@ -14,6 +14,7 @@ from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import MeasureError
 from benchorch.frameworks.output_paths import leaf_paths, plain, returned
 from benchorch.frameworks.torch_call import (
+    TorchExecutable,
     arrays_in,
     call_by_keyword,
     call_live,
@@ -61,6 +62,17 @@ def test_a_result_without_tensors_is_a_failed_measurement() -> None:
     with pytest.raises(MeasureError, match="returned str") as caught:
         arrays_in("text")
     assert caught.value.kind == "no_output_tensors"
+
+
+def test_a_complex_input_with_gaps_is_not_written_by_a_call_that_reads_it() -> None:
+    executable = TorchExecutable(
+        place=lambda arrays: tensors_of(arrays, "cpu", ()),
+        prepare=lambda placed: lambda: placed["x"] * 2,
+        provider="",
+        dtypes=(),
+        device="cpu",
+    )
+    assert executable.written({"x": np.array([1 + 2j, complex(np.nan, 0)])}) == {}
 
 
 class Watched(torch.nn.Module):
