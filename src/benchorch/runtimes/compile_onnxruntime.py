@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -162,7 +163,7 @@ def _export(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], model: 
     real = [torch.zeros(each.shape, dtype=each.dtype) for each in inputs]
     with torch.no_grad():
         torch.onnx.export(
-            graph.to("cpu"),
+            copy.deepcopy(graph).to("cpu"),  # its submodules may be the model's own
             tuple(real),
             str(model),
             input_names=[str(index) for index in range(len(real))],
