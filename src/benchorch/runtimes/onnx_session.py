@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import Arrays
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.tensorrt_libraries import load_libraries, missing_libraries
@@ -219,7 +218,7 @@ def executed(
     model: Path,
     provider: Provider,
     threads: int,
-    inputs: Arrays,
+    inputs: Mapping[str, Any],
     *,
     tf32: bool = False,
 ) -> dict[str, Json]:
@@ -229,7 +228,7 @@ def executed(
         model: the graph's file.
         provider: as for `open_session`.
         threads: as for `open_session`.
-        inputs: by the graph's own names and of its types.
+        inputs: an ``OrtValue`` of the graph's own type for each of its inputs.
         tf32: as for `open_session`.
     """
     from tempfile import TemporaryDirectory
@@ -238,7 +237,7 @@ def executed(
         prefix = str(Path(name) / "profile")
         scratch = Path(name)
         session = open_session(model, provider, threads, scratch, tf32=tf32, profile=prefix)
-        session.run(None, dict(inputs))
+        session.run_with_ort_values(None, dict(inputs))
         events = read_json(Path(session.end_profiling()))
     nodes = [
         (event["args"]["op_name"], _types(event["args"].get("input_type_shape", [])))

@@ -321,7 +321,8 @@ def _counts(
     if size_bytes(directory) > _LARGEST_PROFILED_BYTES:
         gigabytes = _LARGEST_PROFILED_BYTES / 1e9
         return {**placed, "uncounted": f"graphs beyond {gigabytes:g} GB are not profiled"}
-    inputs = _fed(session, request.example.arrays)
+    fed = _fed(session, request.example.arrays)
+    inputs = {name: _value(array, "cpu") for name, array in fed.items()}
     with refused("ONNX Runtime cannot profile the graph"):
         graph, threads = directory / MODEL_FILE, request.threads
         ran = executed(graph, provider, threads, inputs, tf32=request.tf32)

@@ -17,8 +17,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.frameworks import onnx_files
+from benchorch.interfaces.runtime import LoadRequest
 from benchorch.runtimes import onnx_session
 from benchorch.runtimes.onnx_session import PROVIDERS, assignment, open_session
 from benchorch.runtimes.onnxruntime import OnnxExecutable, OnnxRuntime
@@ -175,6 +177,21 @@ def test_values_in_bfloat16_are_placed_and_widened_on_the_host(tmp_path: Path, r
     for found in (*outputs.values(), *map(program.fetch, values)):
         assert found.dtype == np.float32
         assert np.array_equal(found, arrays["past"])
+
+
+def test_operators_of_a_graph_in_bfloat16_are_counted(tmp_path: Path) -> None:
+    bfloat16_session(tmp_path)
+    arrays = {name: np.ones((1, 2), np.float32) for name in ("past", "mask")}
+    request = LoadRequest(
+        module=lambda: pytest.fail("the graph is enough"),
+        source=None,
+        sources={Format.ONNX: tmp_path},
+        example=Example(arrays=arrays, keywords={}, specs=()),
+        device="cpu",
+        threads=1,
+        scratch_dir=tmp_path,
+    )
+    assert "executed_nodes" in OnnxRuntime().load(request).facts()
 
 
 class ForgetfulBinding:
