@@ -110,7 +110,10 @@ class OnnxGraph(OpaqueModule):
         nodes += model.graph.node
         del model.graph.node[:]
         model.graph.node.extend(nodes)
-        write_graph(model, directory, large=model.ByteSize() > LARGEST_SINGLE_FILE_BYTES)
+        # Beyond 2 GiB protobuf cannot tell the size of a graph in memory.
+        files = (self.path, *external_files(_read(self.path), self.path))
+        size_bytes = sum(file.stat().st_size for file in files)
+        write_graph(model, directory, large=size_bytes > LARGEST_SINGLE_FILE_BYTES)
 
     def tensors(self, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
         """Inputs of these sizes: normal numbers, and zeros and ones where they are whole.
