@@ -6,12 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from benchorch.conversions.onnx_prepare import prepared, require_operators, without_gemms
+from benchorch.conversions.onnx_prepare import (
+    prepared,
+    refused,
+    require_operators,
+    without_gemms,
+)
 from benchorch.conversions.quantization import only_weights
 from benchorch.domain.artifact import Format
-from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
-from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep, by_option
 
 _TOLERANCE_RATIOS = {4: 2e-1, 8: 2e-2}
@@ -50,7 +53,7 @@ class OnnxBlockWeights(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""
         source = request.sources[Format.ONNX]
-        with wrap_errors(BuildError, "ONNX Runtime cannot quantise the graph"):
+        with refused("ONNX Runtime cannot quantise the graph"):
             model = self._quantized(request)
             require_operators(model, ("MatMulNBits",), f"{self.bits} bit weights")
             write_graph(model, request.out_dir, large=is_large(source))

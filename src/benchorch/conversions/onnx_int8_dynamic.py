@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.conversions.onnx_prepare import nodes_matching, prepared, require_operators
+from benchorch.conversions.onnx_prepare import (
+    nodes_matching,
+    prepared,
+    refused,
+    require_operators,
+)
 from benchorch.domain.artifact import Format
-from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
-from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 _QUANTIZED = ("Integer", "DynamicQuantizeLSTM", "QAttention", "DynamicQuantizeMatMul")
@@ -44,16 +47,18 @@ class OnnxInt8Dynamic(FileStep):
         source = request.sources[Format.ONNX]
         target = request.out_dir / MODEL_FILE
         with (
-            wrap_errors(BuildError, "ONNX Runtime cannot quantise the graph"),
+            refused("ONNX Runtime cannot quantise the graph"),
             prepared(source) as at,
         ):
+            excluded = nodes_matching(at / MODEL_FILE, self.exclude, source / MODEL_FILE)
             quantize_dynamic(
                 str(at / MODEL_FILE),
                 str(target),
                 weight_type=QuantType.QInt8,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
-                nodes_to_exclude=nodes_matching(at / MODEL_FILE, self.exclude),
+                # The quantiser makes a product, called so, of each Gemm before it looks for names.
+                nodes_to_exclude=[*excluded, *(f"{name}_MatMul" for name in excluded)],
                 op_types_to_quantize=list(self.operators) or None,
                 use_external_data_format=is_large(source),
             )

@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
-from benchorch.conversions.onnx_prepare import nodes_matching, prepared, require_operators
+from benchorch.conversions.onnx_prepare import (
+    nodes_matching,
+    prepared,
+    refused,
+    require_operators,
+)
 from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Array, Arrays
-from benchorch.errors import BuildError
-from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.onnx_files import (
+    MODEL_FILE,
+    is_large,
+    own_name,
+    runtime_distribution,
+)
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 _TYPES = {"int8": "Int8", "uint8": "UInt8", "int16": "Int16", "uint16": "UInt16"}
@@ -56,7 +64,7 @@ class OnnxInt8Static(FileStep):
         import onnx
 
         target = request.out_dir / MODEL_FILE
-        with wrap_errors(BuildError, "ONNX Runtime cannot quantise the graph"):
+        with refused("ONNX Runtime cannot quantise the graph"):
             self._quantize(request, target)
         graph = onnx.load(str(target), load_external_data=False)
         require_operators(graph, ("QuantizeLinear",), "int8")
@@ -85,7 +93,9 @@ class OnnxInt8Static(FileStep):
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 activation_type=QuantType[f"Q{_TYPES[self.activations]}"],
-                nodes_to_exclude=nodes_matching(at / MODEL_FILE, self.exclude),
+                nodes_to_exclude=nodes_matching(
+                    at / MODEL_FILE, self.exclude, source / MODEL_FILE
+                ),
                 op_types_to_quantize=list(self.operators) or None,
                 use_external_data_format=is_large(source),
             )
@@ -95,7 +105,10 @@ class OnnxInt8Static(FileStep):
         types = _input_types(model)
         for number in range(self.samples):
             arrays: Arrays = request.calibration(number)
-            yield {name: arrays[name].astype(dtype) for name, dtype in types.items()}
+            yield {
+                name: arrays[own_name(name, arrays) or name].astype(dtype)
+                for name, dtype in types.items()
+            }
 
 
 def _input_types(model: Path) -> dict[str, Any]:

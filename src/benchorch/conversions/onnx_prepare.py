@@ -2,7 +2,7 @@
 
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,66 +16,82 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 """Metadata key under which torch's exporter stores a node's module paths."""
 
 
+def refused(what: str) -> AbstractContextManager[None]:
+    """BuildError for what ONNX and ONNX Runtime's quantisers raise."""
+    from onnx.checker import ValidationError
+    from onnx.shape_inference import InferenceError
+
+    return wrap_errors(BuildError, what, InferenceError, ValidationError)
+
+
 @contextmanager
 def prepared(source: Path) -> Iterator[Path]:
     """A directory with the graph folded and fused, its shapes inferred; gone afterwards.
 
-    BuildError where one of ONNX's own classes says that the graph is not sound.
+    BuildError where the graph is not sound.
     """
-    from onnx.checker import ValidationError
-    from onnx.shape_inference import InferenceError
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     large = is_large(source)
-    unsound = wrap_errors(
-        BuildError, "The ONNX graph is not sound", InferenceError, ValidationError
-    )
-    with TemporaryDirectory() as name, unsound:
-        quant_pre_process(
-            str(source / MODEL_FILE),
-            str(Path(name) / MODEL_FILE),
-            # The exporter has written every shape that is known.
-            skip_symbolic_shape=True,
-            save_as_external_data=large,
-            all_tensors_to_one_file=True,
-        )
-        _forget_shapes_of_weights(Path(name), large=large)
+    with TemporaryDirectory() as name:
+        with refused("The ONNX graph is not sound"):
+            quant_pre_process(
+                str(source / MODEL_FILE),
+                str(Path(name) / MODEL_FILE),
+                # The exporter has written every shape that is known.
+                skip_symbolic_shape=True,
+                save_as_external_data=large,
+                all_tensors_to_one_file=True,
+            )
+            _list_weights_once(Path(name), large=large)
         yield Path(name)
 
 
-def _forget_shapes_of_weights(directory: Path, *, large: bool) -> None:
-    """They are written twice, and quantisers that transpose a weight change one of them only."""
+def _list_weights_once(directory: Path, *, large: bool) -> None:
+    """As initialisers: of a shape or an input beside one, quantisers change neither with it."""
     import onnx
 
     model = onnx.load(str(directory / MODEL_FILE))
     weights = {each.name for each in model.graph.initializer}
-    kept = [each for each in model.graph.value_info if each.name not in weights]
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(kept)
+    for listed in (model.graph.value_info, model.graph.input):
+        kept = [each for each in listed if each.name not in weights]
+        del listed[:]
+        listed.extend(kept)
+    model.ir_version = max(model.ir_version, 4)  # before, each weight had to be an input
     write_graph(model, directory, large=large)
 
 
-def nodes_matching(model: Path, patterns: Sequence[str]) -> list[str]:
+def nodes_matching(model: Path, patterns: Sequence[str], source: Path) -> list[str]:
     """Names of the nodes whose own name or module path fits a pattern.
 
-    BuildError for a pattern that fits none.
+    Args:
+        model: the prepared graph. Once it has fused a node, ONNX Runtime drops all module paths.
+        patterns: of names and module paths; BuildError for one that fits none.
+        source: the graph before, which has them.
     """
     if not patterns:
         return []
-    import onnx
-
+    scopes = {node.name: _scopes(node) for node in _nodes(source)}
     named = {
-        node.name: _names(node)
-        for node in onnx.load(str(model), load_external_data=False).graph.node
+        # What was fused is called after its first part: linear_mm/MatMulAddFusion.
+        name: [name, *scopes.get(name, scopes.get(name.rpartition("/")[0], []))]
+        for name in (node.name for node in _nodes(model))
     }
     require_matches(patterns, [name for names in named.values() for name in names])
     return [name for name, names in named.items() if matches(patterns, names)]
 
 
-def _names(node: Any) -> list[str]:
-    """The node's own name, and the modules' that torch's exporter made it from."""
+def _nodes(model: Path) -> Sequence[Any]:
+    import onnx
+
+    nodes: Sequence[Any] = onnx.load(str(model), load_external_data=False).graph.node
+    return nodes
+
+
+def _scopes(node: Any) -> list[str]:
+    """The modules that torch's exporter made the node from."""
     scopes = next((p.value for p in node.metadata_props if p.key == _SCOPES), "[]")
-    return [node.name, *(scope for scope in literal_eval(scopes) if scope)]
+    return [scope for scope in literal_eval(scopes) if scope]
 
 
 def require_operators(model: Any, required: tuple[str, ...], scheme: str) -> None:

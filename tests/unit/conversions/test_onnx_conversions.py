@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
@@ -23,6 +26,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks import onnx_files
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from support import conversions as lab
+from support import models as tiny_models
 from support.slices import only
 
 QUANTIZED = ("onnxruntime_int8_dynamic", "onnxruntime_int8_static", "onnxruntime_int4")
@@ -177,6 +181,49 @@ def test_a_damaged_graph_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "step", [OnnxInt8Dynamic(), OnnxInt8Static(samples=2), OnnxBlockWeights()], ids=repr
+)
+def test_weights_that_are_listed_among_the_inputs_are_none(step: FileStep, tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="m")
+    source = graph(tmp_path / "in", node, w=np.ones((16, 32), np.float32))
+    model = onnx.load(source / "model.onnx")
+    model.ir_version = 3  # in which each weight has to be an input
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [16, 32]))
+    onnx.save(model, source / "model.onnx")
+    step.build(request(source, tmp_path / "out"))
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    assert [each.name for each in session.get_inputs()] == ["x"]
+
+
+def test_what_the_quantiser_raises_is_not_the_graphs_fault(tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="m")
+    source = graph(tmp_path / "in", node, w=np.ones((16, 32), np.float32))
+    asked = request(source, tmp_path / "out")
+    asked = replace(asked, calibration=lambda _: {"another": np.ones(1)})
+    with pytest.raises(BuildError, match="ONNX Runtime cannot quantise the graph: 'x'"):
+        OnnxInt8Static(samples=2).build(asked)
+
+
+@pytest.mark.parametrize("step", [OnnxInt8Dynamic, OnnxInt8Static])
+def test_modules_of_fused_nodes_stay_in_floats(step: type[FileStep], tmp_path: Path) -> None:
+    """A linear layer's product and sum become one node, which forgets the modules of all."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="head_mm"),
+        helper.make_node("Add", ["a", "b"], ["c"], name="head_add"),
+        helper.make_node("Relu", ["c"], ["d"], name="relu"),
+        helper.make_node("MatMul", ["d", "v"], ["y"], name="tail_mm"),
+    ]
+    for node in nodes[:2]:
+        scopes = str(["", "head", node.name])
+        node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+    weights = {"w": np.ones((16, 8), np.float32), "b": np.ones(8, np.float32)}
+    source = graph(tmp_path / "in", *nodes, v=np.ones((8, 4), np.float32), **weights)
+    step(exclude=("head",)).build(request(source, tmp_path / "out"))  # type: ignore[call-arg]
+    operators = [each.op_type for each in onnx.load(tmp_path / "out" / "model.onnx").graph.node]
+    assert "Gemm" in operators or operators.count("MatMul") == 1
+
+
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_a_gemm_that_becomes_a_product_computes_the_same(transposed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
@@ -222,3 +269,27 @@ def test_a_gemm_that_scales_is_left_alone(tmp_path: Path) -> None:
 def test_calibration_needs_at_least_one_sample() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         OnnxInt8Static(samples=0)
+
+
+class Capital(torch.nn.Module):
+    """An argument that torch.export writes in small letters, and that is returned unchanged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: N803
+        return self.linear(X), X
+
+
+@pytest.mark.parametrize(
+    "name", ["onnxruntime", "onnxruntime_int8_static", "openvino", "openvino_onnx"]
+)
+def test_an_input_has_the_models_name_however_the_exporter_calls_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name.startswith("openvino") and find_spec("openvino") is None:
+        pytest.skip("OpenVINO comes with pip install 'benchorch[openvino]'")
+    monkeypatch.setattr(tiny_models, "Capital", Capital, raising=False)
+    monkeypatch.setattr(lab, "_INPUTS", {**lab._INPUTS, "Capital": (("X", (4,), "float32"),)})
+    assert_parity(name, "Capital", tmp_path)
