@@ -93,9 +93,7 @@ class OnnxInt8Static(FileStep):
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 activation_type=QuantType[f"Q{_TYPES[self.activations]}"],
-                nodes_to_exclude=nodes_matching(
-                    at / MODEL_FILE, self.exclude, source / MODEL_FILE
-                ),
+                nodes_to_exclude=nodes_matching(at / MODEL_FILE, self.exclude, source / MODEL_FILE),
                 op_types_to_quantize=list(self.operators) or None,
                 use_external_data_format=is_large(source),
             )

@@ -142,7 +142,9 @@ def _opened_alike(program: torch.export.ExportedProgram, example: Example) -> Ex
     symbols = [
         symbol
         for spec in example.specs
-        for symbol, size in zip(spec.shape, shapes.get(names.get(spec.name) or "", ()), strict=False)
+        for symbol, size in zip(
+            spec.shape, shapes.get(names.get(spec.name) or "", ()), strict=False
+        )
         if isinstance(symbol, str) and not isinstance(size, int)
     ]
     return replace(example, dynamic=tuple(dict.fromkeys((*example.dynamic, *symbols))))
