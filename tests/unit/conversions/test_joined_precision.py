@@ -72,7 +72,9 @@ class Positioned(torch.nn.Module):
         return self.linear(x + self.positions.to(x.dtype))
 
 
-@pytest.mark.parametrize("name", only(["torchscript", "export"], ["aot_inductor"]))
+@pytest.mark.parametrize(
+    "name", only(["torchscript", "export"], ["torchscript", "export", "aot_inductor"])
+)
 def test_inputs_take_the_dtype_of_parameters_whatever_that_of_buffers(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
