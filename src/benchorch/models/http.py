@@ -161,7 +161,7 @@ def _url_problems(url: str) -> list[str]:
 def _resolved(value: str) -> str:
     if not value.startswith(_FROM_ENVIRONMENT):
         return value
-    return os.environ.get(value.removeprefix(_FROM_ENVIRONMENT), "")
+    return os.environ.get(value.removeprefix(_FROM_ENVIRONMENT), "").strip()  # a file's line end
 
 
 def _placeholders(body: Json) -> Iterator[str]:

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+import traceback
 import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -270,6 +271,19 @@ def test_secrets_come_from_the_environment_and_enter_no_identity(
     made.load(0)(x=torch.ones(1, 2))
     assert Handler.seen[0][1]["Authorization"] == "hush-hush"
     assert "hush-hush" not in str(made.requested()) + repr(made)
+
+
+def test_a_secret_is_sent_without_its_line_end_and_never_quoted(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = model(server, headers={"Authorization": "env:P_TOKEN"})
+    monkeypatch.setenv("P_TOKEN", "hush-hush\r\n")
+    made.load(0)(x=torch.ones(1, 2))
+    assert Handler.seen[0][1]["Authorization"] == "hush-hush"
+    monkeypatch.setenv("P_TOKEN", "hush\nhush")
+    with pytest.raises(MeasureError, match=r"model\.headers hold what HTTP") as caught:
+        made.load(0)(x=torch.ones(1, 2))
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_answers_of_another_day_are_never_taken_for_todays(server: ThreadingHTTPServer) -> None:

@@ -138,6 +138,10 @@ class Endpoint(OpaqueModule):
             raise _missed(message, "reset", "look at the server's log") from error
         except (OSError, HTTPException) as error:
             raise _failed(f"{self.url}: {type(error).__name__}: {error}.") from error
+        except ValueError:  # its message quotes the header, which may be a secret
+            what = "model.url, model.method or model.headers hold what HTTP does not allow"
+            remedy = "write them in ASCII, names without spaces and values in one line"
+            raise _failed(f"{self.url}: {what}.", remedy) from None
         if not 200 <= response.status < 300:
             raise self._refusal(response, content)
         try:
