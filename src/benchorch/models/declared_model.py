@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import Arrays, TensorSpec, Workload
+from benchorch.errors import ConfigError
 from benchorch.interfaces.model import Model
 from benchorch.models import trust
 from benchorch.models.inputs import input_set, keyword_problems
@@ -31,6 +32,13 @@ class DeclaredModel(Model):
     def specs(self) -> tuple[TensorSpec, ...]:
         """The tensors, in the order of the YAML."""
         return input_set(self.inputs).specs()
+
+    def input_names(self) -> Sequence[str]:
+        """Names of the tensors; empty where problems of their own leave them unknown."""
+        try:
+            return [spec.name for spec in self.specs()]
+        except (OSError, ValueError, ConfigError):
+            return ()
 
     def batch(self, workload: Workload, seed: int) -> Arrays:
         """One set of input arrays."""

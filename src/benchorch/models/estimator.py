@@ -103,7 +103,8 @@ class EstimatorModel(DeclaredModel):
             if self._file
             else callable_problems(where, self.estimator, self.arguments)
         )
-        if list(self.inputs) != ["X"] and "file" not in self.inputs:
+        names = self.input_names()
+        if names and [*names] != ["X"]:
             found.append("model.inputs: an estimator takes X alone: {X: {shape: [batch_size, 16]}}")
         if self.checkpoint is not None:
             found.append("model.checkpoint: an estimator has none; its file holds what was fitted.")

@@ -118,11 +118,11 @@ class HttpModel(DeclaredModel):
         return found
 
     def _body_problems(self) -> list[str]:
-        used = set(_placeholders(self.body))
-        unknown = sorted(used - set(self.inputs)) if "file" not in self.inputs else []
+        used, names = set(_placeholders(self.body)), self.input_names()
+        unknown = sorted(used.difference(names)) if names or not self.inputs else []
         found = [
-            f"model.body: ${name} is no input.{suggest(name, list(self.inputs))} "
-            f"Inputs: {', '.join(self.inputs) or 'none'}."
+            f"model.body: ${name} is no input.{suggest(name, names)} "
+            f"Inputs: {', '.join(names) or 'none'}."
             for name in unknown
         ]
         if self.body is not None and not used and self.inputs:

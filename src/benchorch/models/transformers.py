@@ -244,14 +244,8 @@ class TransformersModel(DeclaredModel):
             ]
         return [
             *_unknown("model.config", self.config, found.settings, "setting"),
-            *_unknown("model.inputs", self._input_names(), found.arguments, "argument"),
+            *_unknown("model.inputs", self.input_names(), found.arguments, "argument"),
         ]
-
-    def _input_names(self) -> list[str]:
-        """Tensors that are declared, wherever their values come from."""
-        declared = self.inputs.get("tensors") if "factory" in self.inputs else self.inputs
-        tensors = declared.items() if isinstance(declared, Mapping) else ()
-        return [name for name, node in tensors if name != "shapes" and isinstance(node, Mapping)]
 
     def _limit_problems(self, workload: Workload) -> list[str]:
         return [

@@ -221,8 +221,13 @@ def test_another_file_of_the_same_name_is_noticed(tmp_path: Path) -> None:
 def test_mistakes_are_named_before_anything_is_loaded(tmp_path: Path) -> None:
     assert "there is no" in model(tmp_path / "none.joblib").problems(WORKLOAD)[0]
     path = stored(pipeline(), tmp_path)
-    inputs = {"y": INPUTS["X"]}
+    inputs: dict[str, Json] = {"y": INPUTS["X"]}
     assert any("takes X alone" in each for each in model(path, inputs=inputs).problems(WORKLOAD))
+    np.savez(tmp_path / "rows.npz", x=FEATURES)
+    inputs = {"file": str(tmp_path / "rows.npz")}
+    assert any("takes X alone" in each for each in model(path, inputs=inputs).problems(WORKLOAD))
+    inputs = {"factory": "nowhere:batches", "tensors": {"X": {"shape": ["batch_size", 6]}}}
+    assert not any("X alone" in each for each in model(path, inputs=inputs).problems(WORKLOAD))
     assert any("checkpoint" in e for e in model(path, checkpoint="w.pt").problems(WORKLOAD))
 
 

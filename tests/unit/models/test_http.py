@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -332,3 +333,19 @@ def test_recorded_ids_must_be_the_same_ids(
 def test_mistakes_are_found_before_anything_is_sent(rest: dict[str, object], said: str) -> None:
     found = model(None, **rest).problems(WORKLOAD)
     assert any(__import__("re").search(said, problem) for problem in found), found
+
+
+def test_a_body_names_the_tensors_wherever_their_values_come_from(tmp_path: Path) -> None:
+    np.savez(tmp_path / "request.npz", x=np.ones((3, 2), np.float32))
+    tensors: dict[str, Json] = {"x": {"shape": ["batch_size", 2]}}
+    for inputs in ({"file": str(tmp_path / "request.npz")}, {"factory": "m:f", "tensors": tensors}):
+        right, wrong = (
+            [
+                problem
+                for problem in model(None, inputs=inputs, body={"rows": name}).problems(WORKLOAD)
+                if "model.body" in problem
+            ]
+            for name in ("$x", "$tensors")
+        )
+        assert right == []
+        assert wrong == ["model.body: $tensors is no input. Inputs: x."]

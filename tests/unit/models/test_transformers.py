@@ -234,6 +234,10 @@ def test_mistakes_are_told_without_importing_anything(
 def test_an_input_that_forward_does_not_take_is_told() -> None:
     (problem,) = bert(inputs={"input_idz": TEXT["input_ids"]}).problems(WORKLOAD)
     assert "model.inputs.input_idz: this architecture has no such argument. Did you mean" in problem
+    rows: dict[str, Json] = {"arguments": {"size": 4}, "tensors": {"input_ids": {"shape": [1, 8]}}}
+    for source in ("factory", "datamodule"):
+        problems = bert(inputs={source: "nowhere:Rows", **rows}).problems(WORKLOAD)
+        assert not any("has no such argument" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
