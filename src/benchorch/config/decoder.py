@@ -157,12 +157,31 @@ class Decoder(Model):
             return missing
         if self._encodes:
             sized = self._sized(workload, workload.symbols.get(PROMPT, 0))
-            return [self._of_prompt(problem) for problem in self.source.problems(sized)]
+            found = [self._of_prompt(problem) for problem in self.source.problems(sized)]
+            return found or self._size_problems(workload)
         tokens = self.sequence_tokens(workload)
         together = f"{PROMPT} and {NEW} are {tokens} together"
-        return [
+        found = [
             self._of_prompt(problem.replace(f"symbol {self.length!r} is {tokens}", together))
             for problem in self.source.problems(self._sized(workload, tokens))
+        ]
+        return found or self._size_problems(workload)
+
+    def _size_problems(self, workload: Workload) -> list[str]:
+        """Sizes of the workload that are not those of the prompts, where these are fixed."""
+        ids = next((spec for spec in self.source.specs() if spec.name == IDS), None)
+        if ids is None:
+            return []
+        wanted = {key: workload.symbols.get(key) for key in (_BATCH, *self._lengths)}
+        held = ids.resolve(self._sized(workload, wanted.get(PROMPT) or 0).symbols)
+        return [
+            Problem(
+                f"workload.{key}: is {wanted[key]}, but model.inputs.{IDS} has {size} there; "
+                f"set workload.{key}={size}.",
+                Correction(settings=[f"workload.{key}={size}"]),
+            )
+            for key, size in zip(wanted, held, strict=False)
+            if wanted[key] != size
         ]
 
     def _of_prompt(self, problem: str) -> Problem:

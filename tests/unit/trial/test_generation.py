@@ -346,6 +346,16 @@ def test_a_sequence_longer_than_the_model_was_built_for_is_refused() -> None:
     assert "1026 together" in problem
 
 
+def test_prompts_of_a_fixed_size_need_a_workload_of_that_size() -> None:
+    shape = f"model.inputs.input_ids.shape=[{BATCH}, 8]"
+    setup = setup_of("eager", shape, "workload.prompt_tokens=8")
+    assert setup.model.problems(setup.workload) == []
+    setup = setup_of("eager", shape, "workload.batch_size=3")
+    batch, prompt = setup.model.problems(setup.workload)
+    assert batch.startswith(f"workload.batch_size: is 3, but model.inputs.input_ids has {BATCH}")
+    assert prompt.endswith("set workload.prompt_tokens=8.")
+
+
 def test_one_export_serves_all_lengths_and_a_fixed_cache_only_its_own() -> None:
     def key(conversion: str, *words: str) -> str:
         return setup_of(conversion, *words).key({}, 2, {}).digest
