@@ -160,8 +160,8 @@ class Sightings:
         self.reads = _all_of(self.reads, reply.reads)
         for model in cast("tuple[ConfigNode, ...]", reply.models):
             known = self.models.get(str(model["hash"]))
-            if "in_child" in model and known is not None:
-                model = _joined(known, model)
+            if known is not None:
+                model = _joined(known, model) if "in_child" in model else _joined(model, known)
             self.models[str(model["hash"])] = model
             self.sizes[str(model["hash"])] = size
             for call in cast("list[ConfigNode]", model["invocations"]):
@@ -307,11 +307,11 @@ def _run(
         most_bytes=MOST_BYTES,
     )
     if child.reply is not None:
-        for each in child.reply.models:
-            sightings.models.pop(str(each["hash"]), None)
-        others = _reported(each for each in sightings.models.values() if "in_child" in each)
+        own = cast("tuple[ConfigNode, ...]", child.reply.models)
+        found = [_joined(each, sightings.models.pop(str(each["hash"]), each)) for each in own]
+        found += [each for each in sightings.models.values() if "in_child" in each]
         reads = _all_of(sightings.reads, child.reply.reads)
-        return replace(child.reply, models=(*child.reply.models, *others), reads=reads)
+        return replace(child.reply, models=_reported(found), reads=reads)
     assert child.failure is not None
     ended, problem = _ending(child.failure, timeout_s, reason)
     models = _reported(sightings.models.values())

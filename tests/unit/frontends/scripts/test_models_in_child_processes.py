@@ -96,6 +96,21 @@ def test_a_model_of_a_child_process_that_is_not_exported_says_why(tmp_path: Path
     assert "called in a child process" in call["obstacle"]
 
 
+def test_calls_of_a_child_process_are_found_beside_those_of_the_script(tmp_path: Path) -> None:
+    text = """
+import multiprocessing, torch
+net = torch.nn.Sequential(torch.nn.Linear(6, 6))
+net(torch.ones(1, 6))
+process = multiprocessing.get_context("fork").Process(target=net, args=(torch.ones(2, 6),))
+process.start()
+process.join()
+net(torch.ones(3, 6))
+"""
+    (model,) = models_of(tmp_path, text, capture=False).values()
+    rows = sorted(call["inputs"][0]["shape"][0] for call in model["invocations"])
+    assert (rows, "in_child" in model) == ([1, 2, 3], False)
+
+
 def test_a_pool_of_processes_that_nobody_shut_down_does_not_keep_the_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
