@@ -105,19 +105,23 @@ def _source(cell: Mapping[str, Any]) -> str:
 
 def _python(source: str) -> str:
     """A cell without magics and shell commands; the lines keep their numbers."""
-    if source.startswith("%%") and not source.startswith(_ABOUT_THE_CELL):
+    begin = source.lstrip()
+    if begin.startswith("%%") and not begin.startswith(_ABOUT_THE_CELL):
         return ""
     return "\n".join(_lines(source))
 
 
 def _lines(source: str) -> Iterator[str]:
-    before: list[str] = []
+    before, goes_on = list[str](), False
     for line in source.splitlines():
-        python = _without_magic(line)
-        if python != line and _is_open(before):
+        python = "" if goes_on else _without_magic(line)
+        begins = python != line and not goes_on
+        if begins and _is_open(before):
             python = line  # inside brackets or a string it is Python as it is
-        elif python != line and not line[0].isspace():
+        elif begins and not line[0].isspace():
             before.clear()  # whatever was before it has ended
+        # A command of several lines: each but its last ends with a backslash.
+        goes_on = python != line and line.endswith("\\") and not python.endswith("\\")
         before.append(python)
         yield python
 

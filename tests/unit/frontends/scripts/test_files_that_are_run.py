@@ -12,7 +12,7 @@ from benchorch.cli.arguments import is_script
 from benchorch.cli.commands import script
 from benchorch.errors import ConfigError
 from benchorch.frontends.scripts.discover import Script, unreadable
-from benchorch.models.notebook import code_cells, run_notebook
+from benchorch.models.notebook import _python, code_cells, run_notebook
 
 
 def scripts_of(words: list[str]) -> list[Script]:
@@ -98,6 +98,20 @@ def test_lines_inside_brackets_and_strings_are_no_magics(tmp_path: Path, python:
     assert unreadable(path) == ""
     ((_, code),) = code_cells(path)
     assert code == f"pass\n{python}\npass\nif text:\n    pass"
+
+
+@pytest.mark.parametrize(
+    ("cell", "python"),
+    [
+        ("!pip install -q \\\n    torch \\\nnumpy\na = 1", "pass\n\n\na = 1"),
+        ("if a:\n    out = !ls \\\n -l\n    b = (\n  %time", "if a:\n    out = []\n\n    b = (\n  %time"),
+        ("%time a = 1 + \\\n    2\n!ls\nb = 2", "a = 1 + \\\n    2\npass\nb = 2"),
+        ("\n  \n%%bash\nls -l", ""),
+        ("\n%%time\na = 1", "\npass\na = 1"),
+    ],
+)
+def test_a_command_ends_where_ipython_ends_it(cell: str, python: str) -> None:
+    assert _python(cell) == python
 
 
 def test_a_notebook_of_another_language_is_refused_by_it(tmp_path: Path) -> None:
