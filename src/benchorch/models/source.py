@@ -128,7 +128,7 @@ def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
 @lru_cache(maxsize=64)
 def _parsed(name: str, path: Path, _: Stamp) -> ParsedModule:
     tree = ast.parse(read_small(path, links=True), filename=str(path))
-    statements = list(_module_level(tree.body))
+    statements = list(module_level(tree.body))
     names = frozenset(name for statement in statements for name in _bound(statement))
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     imported = list(_imported(statements, package))
@@ -147,16 +147,16 @@ def _parsed(name: str, path: Path, _: Stamp) -> ParsedModule:
     )
 
 
-def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that run in the module's own scope, those under if, try, with and for too."""
     for statement in body:
         yield statement
         if isinstance(statement, Definition):
             continue
         for block in ("body", "orelse", "finalbody"):
-            yield from _module_level(getattr(statement, block, []))
+            yield from module_level(getattr(statement, block, []))
         for handler in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
-            yield from _module_level(handler.body)
+            yield from module_level(handler.body)
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
+from benchorch.models.source import Definition, module_level
+
 _LITERALS = (bool, int, str, bytes, type(None))
-_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class NotDefinedError(Exception):
@@ -27,8 +29,7 @@ def definitions(
         roots: names of its classes and functions.
     """
     tree = ast.parse(source)
-    defined = {node.name: node for node in ast.walk(tree) if isinstance(node, _Definition)}
-    top = {node.name for node in _top_level(tree.body) if isinstance(node, _Definition)}
+    defined = {node.name: node for node in module_level(tree.body) if isinstance(node, Definition)}
     head, chosen, values = [*_future(tree)], set[str](), dict[str, object]()
     waiting, seen = sorted(roots), set[str]()
     while waiting:
@@ -39,7 +40,7 @@ def definitions(
         value = variables[name]
         if name == "__file__":
             raise NotDefinedError("its code reads __file__")
-        if name in top:
+        if name in defined and not _is_of_another_module(value):
             chosen.add(name)
             waiting += sorted(_globals_of(defined[name]))
         elif (line := _line_of(name, value, tree)) is not None:
@@ -50,14 +51,13 @@ def definitions(
     return "\n\n\n".join(["\n".join(head), *map(ast.unparse, written)]) + "\n", values
 
 
-def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run once when the script does, those of its branches among them."""
-    for node in body:
-        yield node
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            yield from _top_level(
-                [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
-            )
+def _is_of_another_module(value: object) -> bool:
+    """Whether the script imported it, as in place of a definition under ``except ImportError``."""
+    if isinstance(value, ModuleType):
+        return True
+    module, name = str(getattr(value, "__module__", "")), str(getattr(value, "__qualname__", ""))
+    own = module in ("__main__", "__mp_main__")
+    return not own and getattr(sys.modules.get(module), name, None) is value
 
 
 def _future(tree: ast.Module) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _future(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def _globals_of(node: _Definition) -> set[str]:
+def _globals_of(node: Definition) -> set[str]:
     """Names of the script's variables that a definition reads, when it is made or later."""
     table = symtable.symtable(ast.unparse(node), "script", "exec")
     names = {each.get_name() for each in table.get_symbols() if each.is_referenced()}

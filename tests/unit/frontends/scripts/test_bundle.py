@@ -14,6 +14,7 @@ import pytest
 from benchorch.domain.codec import encode
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.frontends.scripts.definitions import definitions
 from benchorch.frontends.scripts.discover import Script
 from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
 from benchorch.frontends.scripts.model_configs import RUNS_AGAIN, bundled_sources, write_configs
@@ -159,6 +160,40 @@ found = discover(
 (digest,) = re.findall('"bundle":.*?"digest": "([0-9a-f]{64})"', json.dumps(encode(found)))
 sys.stderr.write(digest)
 """
+
+
+NAMESAKES = """
+def scale(x):
+    return x * 2
+
+class Net:
+    def scale(self, x):
+        return scale(act(join(x)))
+
+try:
+    from nowhere_at_all import act
+except ImportError:
+    def act(x):
+        return x + 1
+
+try:
+    from os.path import join
+except ImportError:
+    def join(x):
+        return x
+"""
+
+
+def test_a_name_means_the_definition_of_the_scripts_own_level() -> None:
+    variables: dict[str, object] = {"__name__": "__main__"}
+    exec(NAMESAKES, variables)
+    source, values = definitions(NAMESAKES, variables, ["Net"])
+    written = [line for line in source.splitlines() if line.startswith(("class", "def", "from"))]
+    assert written == [
+        "from posixpath import join as join",
+        *("def scale(x):", "class Net:", "def act(x):"),
+    ]
+    assert values == {}
 
 
 def test_a_bundle_has_the_same_digest_in_each_process(tmp_path: Path) -> None:
