@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = 5  # names of one kind in a message; the rest is counted
 _KIND = "checkpoint"
 _MOST_TIMES, _FREE_BYTES = 4, 2**26
+_COUNT = "num_batches_tracked"  # of a batch norm, which only training reads
 
 
 def checkpoint_problems(checkpoint: str | None) -> list[str]:
@@ -50,7 +51,7 @@ def _check_format(path: Path) -> None:
             total = sum(member.file_size for member in archive.infolist())
     except ARCHIVE_DAMAGE as error:
         raise ValueError(
-            f"{path} is not a file that torch.save wrote, or is cut short; "
+            f"{path} is not a file that torch.save wrote since torch 1.6, or is cut short; "
             "save a state dict with torch.save, or a .safetensors file"
         ) from error
     if total > _MOST_TIMES * size + _FREE_BYTES:  # torch stores what it saves uncompressed
@@ -151,7 +152,8 @@ def _state_dict(path: Path, content: object) -> Mapping[str, torch.Tensor]:
 
 def _mismatches(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
     expected = module.state_dict()
-    missing = [name for name in expected if name not in state]
+    # Files from before torch 0.4.1, as torchvision's, have no counts of batches.
+    missing = [n for n in expected if n not in state and n.rpartition(".")[2] != _COUNT]
     shared = _shared_with(module, state)
     shapes = [
         f"{name} is {_shape(state[name])} where the model has {_shape(tensor)}"

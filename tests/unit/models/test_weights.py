@@ -95,6 +95,18 @@ def test_a_tied_weight_needs_no_entry_of_its_own(checkpoint: Path) -> None:
     assert torch.equal(tied[1].weight, state["0.weight"])
 
 
+def test_a_checkpoint_from_before_batches_were_counted_fits(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
+    state = {name: torch.full_like(value, 2) for name, value in module.state_dict().items()}
+    del state["0.num_batches_tracked"]
+    save(state, tmp_path / "w.pt")
+    load_checkpoint(module, str(tmp_path / "w.pt"))
+    assert module.state_dict()["0.running_mean"].tolist() == [2.0] * 3
+    save({name: state[name] for name in ("0.weight", "0.bias")}, tmp_path / "w.pt")
+    with pytest.raises(BuildError, match=r"it lacks 0\.running_mean, 0\.running_var$"):
+        load_checkpoint(module, str(tmp_path / "w.pt"))
+
+
 def test_a_training_loops_nested_state_dict_is_found(tmp_path: Path) -> None:
     path = tmp_path / "epoch.ckpt"
     torch.save({"epoch": 3, "state_dict": net(seed=1).state_dict()}, path)
