@@ -33,6 +33,7 @@ _PACKAGES = {"lightning": "lightning.pytorch", "pytorch-lightning": "pytorch_lig
 
 _HYPER_PARAMETERS = "hyper_parameters"
 _THEIR_NAME = "hparams_name"  # of the one argument that took them all; else "kwargs"
+_INSTANTIATOR = "_instantiator"  # what LightningCLI keeps beside them; no argument of the class
 
 
 @final
@@ -57,7 +58,7 @@ class LightningModel(DeclaredModel):
     def load(self, seed: int) -> torch.nn.Module:
         """The module with its weights; BuildError unless it is a LightningModule."""
         make = resolve_callable(self.module)
-        arguments = {**_hyper_parameters(make, self.checkpoint), **self.arguments}
+        arguments = _arguments(make, self.checkpoint, self.arguments)
         with user_code(self.module), seeded(seed):
             module: Any = make(**arguments)
             _check_lightning(self.module, module)
@@ -88,20 +89,26 @@ class LightningModel(DeclaredModel):
         ]
 
 
-def _hyper_parameters(make: Callable[..., object], checkpoint: str | None) -> dict[str, Any]:
-    """Stored arguments of a checkpoint that the class accepts."""
+def _arguments(
+    make: Callable[..., object], checkpoint: str | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Stored arguments of a checkpoint that the class accepts, and those given instead."""
     if checkpoint is None or checkpoint.endswith(".safetensors"):
-        return {}
+        return {**given}
     content = checkpoint_content(from_start(checkpoint))
-    kept = content.get(_HYPER_PARAMETERS) if isinstance(content, Mapping) else None
-    if not isinstance(content, Mapping) or not isinstance(kept, Mapping):
-        return {}
+    stored = content.get(_HYPER_PARAMETERS) if isinstance(content, Mapping) else None
+    if not isinstance(content, Mapping) or not isinstance(stored, Mapping):
+        return {**given}
+    kept = {str(name): value for name, value in stored.items() if name != _INSTANTIATOR}
     parameters = inspect.signature(make).parameters
     whole = content.get(_THEIR_NAME)
     if whole in parameters and whole not in kept:
-        return {str(whole): dict(kept)}
+        within = {name: value for name, value in given.items() if name not in parameters}
+        beside = {name: value for name, value in given.items() if name in parameters}
+        return {str(whole): {**kept, **within}, **beside}
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-    return {str(name): value for name, value in kept.items() if takes_any or name in parameters}
+    accepted = {name: value for name, value in kept.items() if takes_any or name in parameters}
+    return {**accepted, **given}
 
 
 def _check_lightning(reference: str, module: object) -> None:

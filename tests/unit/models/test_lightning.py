@@ -47,6 +47,11 @@ class WithSettings(Lit):
         super().__init__(hidden=settings["hidden"])
 
 
+class Open(Lit):
+    def __init__(self, **more):
+        super().__init__(**more)
+
+
 class Silent(L.LightningModule):
     pass
 
@@ -159,6 +164,21 @@ def test_arguments_that_were_kept_as_one_are_given_as_one(lit: Path) -> None:
     content = {"state_dict": module.state_dict(), "hyper_parameters": {"hidden": 6}}
     torch.save({**content, "hparams_name": "settings"}, file)
     loaded = model(lit, "WithSettings", checkpoint=str(file)).load(0)
+    assert loaded.state_dict()["first.weight"].shape == (6, 4)
+    content["hyper_parameters"] = {"hidden": 3}
+    torch.save({**content, "hparams_name": "settings"}, file)
+    loaded = model(lit, "WithSettings", checkpoint=str(file), arguments={"hidden": 6}).load(0)
+    assert loaded.state_dict()["first.weight"].shape == (6, 4)
+
+
+def test_what_the_command_line_keeps_beside_the_arguments_is_none_of_them(lit: Path) -> None:
+    import torch
+
+    module = model(lit, arguments={"hidden": 6}).load(0)
+    file = lit.parent / "cli.ckpt"
+    kept = {"hidden": 6, "_instantiator": "lightning.pytorch.cli.instantiate_module"}
+    torch.save({"state_dict": module.state_dict(), "hyper_parameters": kept}, file)
+    loaded = model(lit, "Open", checkpoint=str(file)).load(0)
     assert loaded.state_dict()["first.weight"].shape == (6, 4)
 
 
