@@ -11,17 +11,17 @@ import functools
 import hashlib
 import inspect
 import sys
-import sysconfig
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
+from benchorch.frameworks.identity.owners import USER
+from benchorch.frameworks.identity.stacks import GENERATED, kind_of
 from benchorch.models.script_inputs import CapturedArguments, capture_arguments, raw_key
 
 if TYPE_CHECKING:
@@ -484,11 +484,9 @@ def _called_method(module: torch.nn.Module) -> Callable[..., object]:
     return type(module).__call__.__get__(module) if unwritten else module.forward
 
 
-@cache
 def _is_users(file: str) -> bool:
-    """Whether code is neither installed nor Python's own."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return not file.startswith(tuple(sysconfig.get_path(name) for name in names))
+    """Whether code is neither installed nor Python's own; code without a file is the user's."""
+    return kind_of(file) in (USER, GENERATED)
 
 
 def _has_values(tensor: torch.Tensor) -> bool:

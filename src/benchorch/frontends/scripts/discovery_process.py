@@ -6,7 +6,6 @@ import gc
 import inspect
 import os
 import sys
-import sysconfig
 import time
 import traceback
 from collections import defaultdict
@@ -24,7 +23,7 @@ from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.owners import USER
 from benchorch.frameworks.identity.places import place_kind
-from benchorch.frameworks.identity.stacks import kind_of
+from benchorch.frameworks.identity.stacks import PACKAGE, TORCH, kind_of
 from benchorch.frameworks.identity.variables import ALL_VARIABLES
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
@@ -537,19 +536,10 @@ def _modules() -> dict[str, Path]:
 def _users_modules() -> Iterator[tuple[str, str]]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or file.startswith(_libraries()):
+        if not isinstance(file, str) or kind_of(file) != USER:
             continue
         if file.endswith(".py") and Path(file).is_absolute():  # torch has modules without files
             yield name, file
-
-
-@cache
-def _libraries() -> tuple[str, ...]:
-    """Folders of installed packages, of Python itself and of benchorch."""
-    import benchorch
-
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return (*(sysconfig.get_path(name) for name in names), *benchorch.__path__)
 
 
 def _is_operator(seen: FoundModel) -> bool:
@@ -559,8 +549,7 @@ def _is_operator(seen: FoundModel) -> bool:
     if seen.kind.__module__.partition(".")[0] == "torch":
         return True
     file = getattr(sys.modules.get(seen.kind.__module__), "__file__", None)
-    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
-    return bool(file) and any(Path(str(file)).resolve().is_relative_to(p) for p in installed)
+    return bool(file) and kind_of(str(file)) in (TORCH, PACKAGE)
 
 
 def _told(seen: FoundModel, keep: _InputFiles) -> ReportedModel:

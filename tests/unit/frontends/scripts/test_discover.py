@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
 from benchorch.files import file_digest
-from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
+from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, _modules, discover
 from benchorch.models.script import ScriptModel
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "data" / "scripts"
@@ -241,3 +242,20 @@ def test_a_name_starts_at_the_scripts_variable_whatever_a_method_calls_its_objec
     script = SCRIPTS / "good" / "own_name_for_self.py"
     (model,) = discover(DiscoveryRequest(script=script)).models
     assert model["name"] == "pipeline.model"
+
+
+def test_packages_are_none_of_the_users_modules_wherever_they_are_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = {
+        "of_user_site": "/home/u/.local/lib/python3.11/site-packages/of_user_site/__init__.py",
+        "of_debian": "/usr/local/lib/python3.12/dist-packages/of_debian/__init__.py",
+        "of_project": "/home/u/project/of_project.py",
+    }
+    for name, file in places.items():
+        module = ModuleType(name)
+        module.__file__ = file
+        monkeypatch.setitem(sys.modules, name, module)
+    found = _modules()
+    assert {*found} & {*places} == {"of_project"}
+    assert not [name for name in found if name.startswith(("benchorch", "torch.", "pathlib"))]
