@@ -37,6 +37,8 @@ def _of_xgboost(booster: Any) -> Any:
         booster.set_param({"objective": "multi:softprob"})
     made = XGBClassifier() if objective in _PROBABLE else XGBRegressor()
     made.load_model(booster.save_raw("ubj"))
+    # With it an estimator predicts by the trees up to there, where a booster does by all.
+    made.get_booster().set_attr(best_iteration=None)
     return made
 
 

@@ -289,6 +289,7 @@ def test_what_a_train_function_returns_predicts_as_it_does_itself(
         import xgboost
 
         rows = xgboost.DMatrix(FEATURES)
+        booster.set_attr(best_iteration="1")  # as early stopping leaves it
     native: Any = model(stored(booster, tmp_path)).load(0)(X=torch.from_numpy(FEATURES))
     expected = booster.predict(rows)
     np.testing.assert_allclose(native["probabilities"][:, 1], expected, rtol=1e-6)
