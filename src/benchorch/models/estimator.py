@@ -48,6 +48,7 @@ class EstimatorModel(DeclaredModel):
 
     requires = ("torch", "scikit-learn", "skl2onnx")
     gives = (Format.ONNX, Format.CALLABLE)  # the callable is the library's own prediction
+    version = 2  # 2: the ONNX graph has text labels as predict gives them
 
     estimator: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
@@ -83,7 +84,8 @@ class EstimatorModel(DeclaredModel):
         """
         if self._file is None or not names_only(self._file, _THEIR_PACKAGES):
             return None
-        return {"digest": file_digest(self._file), "packages": dict(installed(_LIBRARIES))}
+        packages = dict(installed(_LIBRARIES))
+        return {"digest": file_digest(self._file), "version": self.version, "packages": packages}
 
     def requested(self) -> Mapping[str, Json]:
         """The class and its own options; of a file that is walked over, the libraries as well."""

@@ -45,6 +45,12 @@ def labels_of_text() -> Any:
     return LogisticRegression().fit(FEATURES, np.array(["ant", "bee", "cow"])[CLASSES])
 
 
+def text_without_probabilities() -> Any:
+    from sklearn.svm import LinearSVC
+
+    return LinearSVC().fit(FEATURES, np.array(["ant", "bee", "cow"])[CLASSES])
+
+
 def labels_of(kind: type) -> Any:
     from sklearn.linear_model import LogisticRegression
 
@@ -145,7 +151,7 @@ def lightgbm_booster(objective: str = "multiclass") -> Any:
 
 
 MAKERS = (
-    *(forest, labels_of_text, without_probabilities, pipeline),
+    *(forest, labels_of_text, text_without_probabilities, without_probabilities, pipeline),
     *(partial(labels_of, bool), partial(labels_of, float), booleans_without_probabilities),
     *(xgboost_classifier, xgboost_regressor, lightgbm_classifier, scaled_lightgbm),
     *(xgboost_booster, partial(xgboost_booster, "binary:logistic")),

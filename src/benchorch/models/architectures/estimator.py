@@ -81,7 +81,7 @@ class Estimator(OpaqueModule):
         if classes is None and self.fitted.predict(example.arrays["X"]).ndim == 1:
             _flatten(model)
         if classes is not None and _are_text(classes):
-            _number_labels(model)
+            _number_labels(model, classes)
         write_graph(model, directory, large=False)
 
 
@@ -189,16 +189,15 @@ def _flatten(model: Any) -> None:
     column.CopyFrom(helper.make_tensor_value_info("flat", kind, [None]))
 
 
-def _number_labels(model: Any) -> None:
+def _number_labels(model: Any, classes: Any) -> None:
     """Give the place of each label of text, which no tensor of torch holds."""
     from onnx import TensorProto, helper
 
-    label, *rest = model.graph.output
-    if not rest:
-        raise BuildError(
-            "ONNX labels of text have no probabilities to number them by.",
-            remedy="fit the estimator with whole numbers as labels",
-        )
-    place = helper.make_node("ArgMax", [rest[0].name], ["label_place"], axis=1, keepdims=0)
+    label, domain = model.graph.output[0], "ai.onnx.ml"
+    table = {"keys_strings": [*map(str, classes)], "values_int64s": [*range(len(classes))]}
+    place = helper.make_node("LabelEncoder", [label.name], ["label_place"], domain=domain, **table)
     model.graph.node.append(place)
+    others = [each for each in model.opset_import if each.domain != domain]
+    del model.opset_import[:]  # a graph of older operators alone has a release before these keys
+    model.opset_import.extend([*others, helper.make_opsetid(domain, _OPSET[domain])])
     label.CopyFrom(helper.make_tensor_value_info("label_place", TensorProto.INT64, [None]))
