@@ -89,9 +89,8 @@ class EstimatorModel(DeclaredModel):
 
     def requested(self) -> Mapping[str, Json]:
         """The class and its own options; of a file that is walked over, the libraries as well."""
-        if self._file is None:
-            return super().requested()
-        return {**super().requested(), "packages": dict(installed(_LIBRARIES))}
+        own = DeclaredModel.requested(self)  # a class with slots has no super() without arguments
+        return own if self._file is None else {**own, "packages": dict(installed(_LIBRARIES))}
 
     def makers(self) -> Sequence[Callable[..., object]]:
         """The callable, if it is one."""

@@ -114,3 +114,9 @@ def test_code_is_found_in_what_pickle_does_not_write() -> None:
 
     holder = [property(first), staticmethod(second), sys, MappingProxyType({"one": third})]
     assert [*code_of(holder, ())] == [first, second, third]
+
+
+def test_an_estimators_request_has_its_callable_or_its_libraries() -> None:
+    made = EstimatorModel(estimator="folder/mine.py:fitted", inputs={})
+    assert made.requested()["estimator"] == "mine.py:fitted"
+    assert "packages" in EstimatorModel(estimator="fitted.pkl", inputs={}).requested()
