@@ -58,8 +58,8 @@ class HttpModel(DeclaredModel):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Host and path, for people."""
-        parts = urlsplit(self.url)
+        """Host and path, for people; empty where the address has problems."""
+        parts = urlsplit("" if _url_problems(self.url) else self.url)
         return {"model": f"{parts.netloc}{parts.path}"}
 
     def load(self, seed: int) -> torch.nn.Module:
@@ -145,16 +145,16 @@ class HttpModel(DeclaredModel):
 
 
 def _url_problems(url: str) -> list[str]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        return [f"model.url: {error}."]
     if parts.scheme not in ("http", "https") or not parts.hostname:
         example = "http://127.0.0.1:8000/predict"
         return [f"model.url: {url!r} is no address of HTTP, such as {example}."]
     if parts.username or parts.password:
         return ["model.url: holds a password; give headers={Authorization: env:NAME} instead."]
-    try:
-        _ = parts.port
-    except ValueError as error:
-        return [f"model.url: {error}."]
     return []
 
 
@@ -174,7 +174,7 @@ def read_answers(path: Path) -> list[tuple[Json, Json]]:
     """Bodies with their recorded answers; ValueError for an incomplete line."""
     found = []
     text = read_small(path, links=True, most_bytes=_MOST_ANSWERS_BYTES).decode()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         try:
             record = json.loads(line)
             found.append((record["body"], record["answer"]))

@@ -24,7 +24,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError, MeasureError, MissedQuery
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.interfaces.model import Model
-from benchorch.models.http import HttpModel
+from benchorch.models.http import HttpModel, read_answers
 
 INPUTS: dict[str, Json] = {"x": {"shape": ["batch_size", 2], "generator": "normal"}}
 WORKLOAD = Workload(symbols={"batch_size": 3})
@@ -302,6 +302,18 @@ def test_recorded_answers_must_come_again(server: ThreadingHTTPServer, tmp_path:
         model(server, answers=str(path)).load(0)
 
 
+def test_lines_of_recorded_answers_end_as_json_lines_do(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    text = "one\u2028two\x85three"
+    line = json.dumps({"body": text, "answer": 1}, ensure_ascii=False)
+    path.write_bytes(f"{line}\r\n{line}\n".encode())
+    assert read_answers(path) == [(text, 1)] * 2
+    for content, problem in (("", "it has no line"), (f"{line}\n\n", "line 2 is no")):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(ValueError, match=problem):
+            read_answers(path)
+
+
 def test_recorded_ids_must_be_the_same_ids(
     server: ThreadingHTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +333,7 @@ def test_recorded_ids_must_be_the_same_ids(
         ({"url": "ftp://127.0.0.1/x"}, "no address of HTTP"),
         ({"url": "http://me:secret@127.0.0.1/"}, "holds a password"),
         ({"url": "http://127.0.0.1:port/"}, "Port could not be cast"),
+        ({"url": "http://[::1:8000/p"}, "model.url: Invalid IPv6 URL"),
         ({"body": {"rows": "$y"}}, r"\$y is no input"),
         ({"body": {"rows": 1}}, "names no input"),
         ({"timeout_s": 0}, "above 0"),
@@ -331,8 +344,10 @@ def test_recorded_ids_must_be_the_same_ids(
     ],
 )
 def test_mistakes_are_found_before_anything_is_sent(rest: dict[str, object], said: str) -> None:
-    found = model(None, **rest).problems(WORKLOAD)
+    made = model(None, **rest)
+    found = made.problems(WORKLOAD)
     assert any(__import__("re").search(said, problem) for problem in found), found
+    assert "secret" not in made.labels["model"]
 
 
 def test_a_body_names_the_tensors_wherever_their_values_come_from(tmp_path: Path) -> None:
