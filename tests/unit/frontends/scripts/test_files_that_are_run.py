@@ -104,7 +104,10 @@ def test_lines_inside_brackets_and_strings_are_no_magics(tmp_path: Path, python:
     ("cell", "python"),
     [
         ("!pip install -q \\\n    torch \\\nnumpy\na = 1", "pass\n\n\na = 1"),
-        ("if a:\n    out = !ls \\\n -l\n    b = (\n  %time", "if a:\n    out = []\n\n    b = (\n  %time"),
+        (
+            "if a:\n    out = !ls \\\n -l\n    b = (\n  %time",
+            "if a:\n    out = []\n\n    b = (\n  %time",
+        ),
         ("%time a = 1 + \\\n    2\n!ls\nb = 2", "a = 1 + \\\n    2\npass\nb = 2"),
         ("\n  \n%%bash\nls -l", ""),
         ("\n%%time\na = 1", "\npass\na = 1"),
