@@ -11,6 +11,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.models.callables import reference_problems, resolve_callable, user_code
+from benchorch.models.declared_batches import as_numpy
 from benchorch.models.seeding import seeded
 from benchorch.models.start_folder import from_start
 
@@ -80,9 +81,7 @@ def _from_file(path: Path, specs: Sequence[TensorSpec]) -> Arrays:
 
 
 def _arrays(reference: str, given: Mapping[object, object]) -> Arrays:
-    import numpy as np
-
-    found = {str(name): np.asarray(value) for name, value in given.items()}
+    found = {str(name): as_numpy(value, reference) for name, value in given.items()}
     wrong = [name for name, array in found.items() if array.dtype.kind == "O"]
     if wrong:
         raise _refused(reference, f"holds no array under {wrong[0]!r}")

@@ -74,6 +74,17 @@ def test_a_function_that_draws_gives_the_same_each_time(monkeypatch: pytest.Monk
     assert digest_of_arrays(*first) == digest_of_arrays(*again)
 
 
+def test_tensors_of_torch_are_taken_in_any_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    x = torch.ones(4, 3, dtype=torch.bfloat16, requires_grad=True)
+    module = types.ModuleType("users_data")
+    vars(module)["given"] = lambda: {"x": x}
+    monkeypatch.setitem(sys.modules, "users_data", module)
+    (one,) = data_sets("users_data:given", SPECS, WORKLOAD)
+    assert (one["x"].dtype, one["x"].tolist()) == (np.float32, [[1.0] * 3] * 4)
+
+
 def test_a_file_that_is_none_is_told_before_anything_runs(tmp_path: Path) -> None:
     assert "does not exist" in data_problems("nowhere.npz")[0]
     damaged = tmp_path / "rows.npz"
