@@ -72,7 +72,8 @@ class EstimatorModel(DeclaredModel):
         problem = fitted_problem(fitted)
         if problem:
             raise BuildError(f"{self.estimator} gives {problem}", kind="user_code")
-        content = self._file.read_bytes() if self._file else pickle.dumps(fitted)
+        with user_code(self.estimator):  # what holds a lambda, say, has no pickle
+            content = self._file.read_bytes() if self._file else pickle.dumps(fitted)
         code = code_of(fitted, _THEIR_PACKAGES) if self.identity() is None else ()
         return frozen(Estimator(fitted, hashlib.sha256(content).digest(), code))
 

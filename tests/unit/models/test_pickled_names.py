@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from benchorch.errors import BuildError
 from benchorch.frameworks.module_fingerprint import content_of
 from benchorch.models.estimator import EstimatorModel
 from benchorch.models.pickled_names import code_of, names_only
@@ -120,3 +121,18 @@ def test_an_estimators_request_has_its_callable_or_its_libraries() -> None:
     made = EstimatorModel(estimator="folder/mine.py:fitted", inputs={})
     assert made.requested()["estimator"] == "mine.py:fitted"
     assert "packages" in EstimatorModel(estimator="fitted.pkl", inputs={}).requested()
+
+
+def test_a_pipeline_that_cannot_be_pickled_is_the_users_to_mend(tmp_path: Path) -> None:
+    code = """
+from sklearn.linear_model import LinearRegression
+def fitted():
+    made = LinearRegression().fit([[0.0], [1.0]], [0, 1])
+    made.rule = lambda x: x
+    return made
+"""
+    (tmp_path / "lambdas.py").write_text(code)
+    made = EstimatorModel(estimator=f"{tmp_path}/lambdas.py:fitted", inputs={})
+    with pytest.raises(BuildError, match="pickle") as caught:
+        made.load(0)
+    assert caught.value.kind == "user_code"
