@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
 
 NOBODY = -1  # the owner of time that belongs to no event
 
@@ -118,6 +118,13 @@ class Dag:
     def edges(self) -> int:
         """How many edges there are."""
         return len(self.tail)
+
+    @property
+    def beside(self) -> Bools:
+        """The edges along device work, or a part of it, that has an edge of its own, (E,)."""
+        works = self.kind == EdgeKind.WORK
+        working = mask(int(self.owner.max(initial=NOBODY)) + 2, self.owner[works])
+        return working[self.owner] & (self.owner != NOBODY) & ~works
 
     @property
     def makespan_ns(self) -> int:

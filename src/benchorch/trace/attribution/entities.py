@@ -30,7 +30,7 @@ def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events:
     """Time of each of so many events in an interval of the graph, and on its path."""
     begin_ns, end_ns = interval_ns
     at_ns = dag.time_ns[dag.head]
-    inside = (at_ns > begin_ns) & (at_ns <= end_ns)
+    inside = (at_ns > begin_ns) & (at_ns <= end_ns) & ~dag.beside
     points = (dag.time_ns >= begin_ns) & (dag.time_ns <= end_ns) & (dag.event != NOBODY)
     in_window = mask(events + 1, dag.event[points])
     return OwnerTimes(

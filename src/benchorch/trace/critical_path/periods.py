@@ -213,7 +213,9 @@ def _work_by_stream(events: Events, dag: Dag, steps: Steps) -> Iterator[tuple[In
     works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
     lane = dag.lane[dag.head[works]]
     for one in np.unique(lane):
-        yield works[lane == one], int(steps.periods_ns[_settled(steps) :].sum())
+        mine = works[lane == one]  # what overlaps itself takes longer in sum than it lasted
+        lasted_ns = int(steps.periods_ns[_settled(steps) :].sum())
+        yield mine, max(lasted_ns, int(dag.weight_ns[mine].sum()))
     # Who waits until there is room in a queue provides what the steps take from it.
     puts = np.flatnonzero(events.called(_PUT.search) & (events.duration_ns > PAUSE_NS))
     chain = np.flatnonzero(dag.kind == EdgeKind.CHAIN) if len(puts) else puts

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Int8s, Int64s, mask, scattered
-from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
+from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
@@ -133,33 +133,42 @@ def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> FoundEdges:
     return FoundEdges(
         edges(2 * work, 2 * work + 1, EdgeKind.WORK, labels, Tier.RECORDED, took_ns, work),
         launch,
-        _streams(scope, fit),
+        _streams(scope, fit, took_ns, labels),
         _carried(scope, fit),
         facts=facts,
         repairs={"unlaunched_work": unlaunched} if unlaunched else {},
     )
 
 
-def _streams(scope: Scope, fit: Fitted) -> Edges:
+def _streams(scope: Scope, fit: Fitted, took_ns: Int64s, labels: Int8s) -> Edges:
     """After the work before it on its stream; where that still ran, after that had started.
 
-    Gaps inside of one launched graph are its own, and take as long as they did.
+    Gaps inside of one launched graph are its own, and take as long as they did. Queued work that
+    begins in the second half of what is before it, as in programmatic dependent launches, comes
+    after that much of it.
     """
     follows = fit.before != NOTHING
     work, last, gap_ns = fit.work[follows], fit.before[follows], fit.gap_ns[follows]
-    beside = scope.end_ns[last] > scope.start_ns[work]
+    over_ns = scope.end_ns[last] - scope.start_ns[work]
+    beside = over_ns > 0
     label = np.full(len(work), CLASSES.index(Class.STREAM_GAP), dtype=np.int8)
     own = (scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING) & ~beside
     own &= scope.launch[work] == scope.launch[last]
     if own.any():
         label[own] = CLASSES.index(Class.GRAPH_GAP)
         gap_ns[own] = _since_launched(scope, work[own])
-    previous = work - 1
+    previous, call = work - 1, scope.launch[work]
+    before_ns = took_ns[last - scope.hosts]
+    early = beside & (previous == last) & (2 * over_ns < before_ns) & (call != NOTHING)
+    early &= scope.start_ns[call] + fit.launch_ns[follows] < scope.start_ns[work]
+    label[early] = labels[last - scope.hosts][early]
     apart = (previous != last) & (scope.end_ns[previous] <= scope.start_ns[work])
     tail = np.concatenate([np.where(beside, 2 * previous, 2 * last + 1), 2 * previous[apart] + 1])
     known = np.append(label, label[apart]), Tier.SEMANTIC
-    held_ns = np.concatenate([np.where(beside, 0, gap_ns), gap_ns[apart]])
-    return edges(tail, 2 * np.append(work, work[apart]), EdgeKind.STREAM, *known, held_ns)
+    gap_ns = np.where(beside, np.where(early, before_ns - over_ns, 0), gap_ns)
+    held_ns = np.append(gap_ns, gap_ns[apart])
+    owner = np.append(np.where(early, last, NOBODY), np.full(apart.sum(), NOBODY))
+    return edges(tail, 2 * np.append(work, work[apart]), EdgeKind.STREAM, *known, held_ns, owner)
 
 
 def _since_launched(scope: Scope, work: Int64s) -> Int64s:

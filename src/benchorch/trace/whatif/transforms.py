@@ -216,27 +216,39 @@ def removed_with(basis: Basis, work: Bools) -> Bools:
 
 
 def into(basis: Basis, work: Bools, *kinds: EdgeKind) -> Bools:
-    """The edges of some kinds that lead to the start of some events, (E,)."""
-    begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
-    return np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
+    """The edges of some kinds that lead to the start of some events, (E,).
+
+    Without those that are other work up to there.
+    """
+    dag = basis.dag
+    begins = np.append(work, False)[dag.event] & ~dag.is_end
+    return np.isin(dag.kind, kinds) & begins[dag.head] & ~dag.beside
 
 
 def _totals(basis: Basis, hypothesis: Hypothesis, selection: Selection) -> tuple[Int64s, Floats]:
     """The chosen event that each edge counts towards, (E,), and the sum of each, (n + 1,)."""
     found = np.append(selection.root, NOTHING)[basis.dag.owner]
     root: Int64s = np.where(selection.edges, found, NOTHING)
-    meant = root >= 0
+    meant = (root >= 0) & ~basis.dag.beside
     size = len(basis.events) + 1
     sums = np.bincount(root[meant], weights=hypothesis.weight_ns[meant], minlength=size)
     return root, sums.astype(np.float64)
 
 
 def _lengthened(hypothesis: Hypothesis, root: Int64s, more_ns: Floats) -> Hypothesis:
-    """Hypothesis with more time on the longest edge of each event; the first of equals."""
-    meant = np.flatnonzero(root >= 0)
+    """Hypothesis with more time on the longest edge of each event; the first of equals.
+
+    And on what lies along that.
+    """
+    owner, beside = hypothesis.dag.owner, hypothesis.dag.beside
+    meant = np.flatnonzero((root >= 0) & ~beside)
     chosen = meant[longest(root[meant], hypothesis.weight_ns[meant])]
+    longer_ns = np.zeros(len(more_ns))
+    longer_ns[owner[chosen]] = more_ns[root[chosen]]
     weight_ns = hypothesis.weight_ns.copy()
     weight_ns[chosen] += more_ns[root[chosen]]
+    along = (root >= 0) & beside
+    weight_ns[along] += longer_ns[owner[along]]
     return replace(hypothesis, weight_ns=weight_ns)
 
 
@@ -264,7 +276,7 @@ def _fuse(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
     chosen = np.flatnonzero(work)
     chosen = chosen[longest(run[chosen], basis.events.duration_ns[chosen])]  # of each run
     shorter = basis.owned_by(work & ~mask(len(work), chosen))
-    best_ratio = np.where(shorter & (basis.dag.kind == EdgeKind.WORK), 0.0, spared.best_ratio)
+    best_ratio = np.where(shorter, 0.0, spared.best_ratio)
     note = f"fuse: {work.sum()} pieces of device work become {work.sum() - later.sum()}."
     return replace(spared, best_ratio=best_ratio).noting(note)
 

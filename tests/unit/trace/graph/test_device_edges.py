@@ -42,10 +42,20 @@ def test_floors_of_launches_come_from_idle_streams() -> None:
 
 def test_work_that_overlaps_on_its_stream_comes_after_the_start_of_what_runs() -> None:
     dag = build_dag(
-        trace(launch(0, 1), launch(10, 2), kernel("a", 8, 60, 1), kernel("b", 50, 90, 2))
+        trace(launch(0, 1), launch(10, 2), kernel("a", 8, 60, 1), kernel("b", 20, 90, 2))
     )
     assert_sound(dag)
     assert into(dag, point(dag, 3, end=False), EdgeKind.STREAM) == [(2, False, 0)]
+
+
+def test_queued_work_that_begins_a_little_early_comes_after_that_much_of_what_runs() -> None:
+    dag = build_dag(
+        trace(launch(0, 1), launch(10, 2), kernel("a", 8, 60, 1), kernel("b", 50, 90, 2))
+    )
+    assert_sound(dag)
+    assert into(dag, point(dag, 3, end=False), EdgeKind.STREAM) == [(2, False, 42)]
+    assert dag.owner[dag.beside].tolist() == [2]
+    assert owners(dag) == [(NOBODY, 8), (2, 42), (3, 40)]
 
 
 def test_a_full_stream_blocks_the_next_launch() -> None:

@@ -137,6 +137,37 @@ def test_a_pattern_that_selects_almost_nothing_is_named(tmp_path: Path) -> None:
     assert note == "change 1 selects 0.00% of all work: elementwise"
 
 
+@pytest.mark.parametrize(
+    ("change", "expected_us"),
+    [
+        ({"speedup": 1}, 980),
+        ({"speedup": 2}, 490),
+        ({"set_ns": 25 * US}, 490),
+        ({"add_ns": 50 * US}, 1980),
+        ({"fuse": True}, 980),
+    ],
+)
+def test_kernels_that_begin_before_the_last_one_ends_take_their_time(
+    change: dict[str, object], expected_us: float, tmp_path: Path
+) -> None:
+    """Twenty kernels of 50 us a step, each launched early and begun 1 us before the last ends."""
+    rows, device_us = [], 10.0
+    for step in range(8):
+        for number in range(20 * step, 20 * step + 20):
+            host_us, joins = 9.0 * number, {"correlation": number + 1}
+            rows.append(event("cuda_runtime", "cudaLaunchKernel", host_us, 4, args=joins))
+            on = {"pid": 0, "tid": 7, "args": {**joins, "device": 0, "stream": 7}}
+            rows.append(event("kernel", "gemm", device_us, 50, **on))
+            device_us += 49
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", 180 * step, 179))
+    analysis = analyze(write(tmp_path / "trace.json", rows))
+    assert analysis.verdict.shares["device compute"] == pytest.approx(1, abs=0.01)
+    (row,) = analysis.tables["kernels"][:1]
+    assert row.total_ns == pytest.approx(1000 * US, rel=0.01)
+    said = predict(analysis, parse({"changes": [{"kernel": "gemm", **change}]}).changes)
+    assert said.predicted_ns == pytest.approx(expected_us * US, rel=0.01)
+
+
 @pytest.mark.parametrize("pause_us", [5.0, 80.0])
 def test_a_removed_operator_is_not_called(pause_us: float, tmp_path: Path) -> None:
     """Python needs 5 us to call one; what passes beyond that before the removed one stays."""
