@@ -26,13 +26,15 @@ from benchorch.units import format_ns
 
 _RECEIVED = re.compile(r"recv_?")
 _OFFSET = 1 << 40  # between the ranks' own correlations and other ids
+_MOST_LACKING = 32  # collectives at the beginning of one recording that another may be without
+_CLEARLY = 4.0  # so much more even must ends be for recordings to count as begun differently
 _IDS = ("correlation", "external_id", "sequence", "awaited")
 
 
 def merged(several: Sequence[Events]) -> Events:
     """One trace of all ranks, in the order of the ranks that the traces name, or as given.
 
-    The k-th collective of a name ends on all ranks at once: that aligns their clocks.
+    A collective ends on all ranks at once: that aligns their clocks.
     """
     if len(several) == 1:
         return several[0]
@@ -114,8 +116,7 @@ def meetings(events: Events) -> Meetings:
     parts: list[Int64s] = []
     for name in by_rank[0] if ranks > 1 else ():
         if all(name in one for one in by_rank):
-            count = min(len(one[name]) for one in by_rank)
-            parts.append(np.stack([one[name][:count] for one in by_rank], axis=1))
+            parts.append(_in_step(events, [one[name] for one in by_rank]))
     work = np.concatenate(parts) if parts else np.zeros((0, ranks), dtype=np.int64)
     start_ns, end_ns = events.start_ns[work], events.end_ns[work]
     last_ns = start_ns.max(axis=1, initial=0)
@@ -130,6 +131,34 @@ def meetings(events: Events) -> Meetings:
         usual_ns=np.repeat(usual_ns.astype(np.int64), ranks),
         transfer_ns=np.repeat(end_ns.min(axis=1, initial=1 << 62) - last_ns, ranks),
     )
+
+
+def _in_step(events: Events, by_rank: Sequence[Int64s]) -> Int64s:
+    """The collectives of one name that are the same, a column for each rank."""
+    ends_ns = [events.end_ns[one] for one in by_rank]
+    lacking = [_lacking(ends_ns[0], one_ns) for one_ns in ends_ns]
+    whole = [one[max(lacking) - at :] for at, one in zip(lacking, by_rank, strict=True)]
+    count = min(map(len, whole))
+    return np.stack([one[:count] for one in whole], axis=1)
+
+
+def _lacking(one_ns: Int64s, two_ns: Int64s) -> int:
+    """How many of the first of one recording another lacks; negative where it has more.
+
+    A recording has nothing that began before it. Ends of the same collectives differ by the same.
+    """
+    most = min(_MOST_LACKING, (min(len(one_ns), len(two_ns)) - 1) // 2)
+    late_ns = {at: _apart_ns(one_ns, two_ns, at) for at in range(-most, most + 1)}
+    spread_ns = {at: float(np.median(np.abs(ns - np.median(ns)))) for at, ns in late_ns.items()}
+    limit_ns = _CLEARLY * min(spread_ns.values())
+    good = [at for at in late_ns if spread_ns[at] <= limit_ns]
+    return max(good, key=lambda at: (len(late_ns[at]), -abs(at)))
+
+
+def _apart_ns(one_ns: Int64s, two_ns: Int64s, lacking: int) -> Int64s:
+    one_ns, two_ns = one_ns[max(lacking, 0) :], two_ns[max(-lacking, 0) :]
+    count = min(len(one_ns), len(two_ns))
+    return one_ns[:count] - two_ns[:count]
 
 
 def last_ranks(events: Events) -> str:
@@ -174,8 +203,8 @@ def _shift_ns(first: Events, other: Events) -> int:
         pairs,
         key=lambda pair: int(first.duration_ns[pair[0]].sum() + other.duration_ns[pair[1]].sum()),
     )
-    count = min(len(one), len(two))
-    late_ns = first.end_ns[one[:count]] - other.end_ns[two[:count]]
+    one_ns, two_ns = first.end_ns[one], other.end_ns[two]
+    late_ns = _apart_ns(one_ns, two_ns, _lacking(one_ns, two_ns))
     received = [
         bool(_RECEIVED.search(of.names[of.name[at[0]]])) for of, at in ((first, one), (other, two))
     ]

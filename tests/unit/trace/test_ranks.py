@@ -15,7 +15,7 @@ from benchorch.trace.ranks import meetings, merged
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.reading import parse
-from support.handmade_traces import call, kernel, note, op, trace
+from support.handmade_traces import Made, call, kernel, note, op, trace
 
 US, MS = 1_000, 1_000_000
 ALL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -56,6 +56,28 @@ def test_clocks_are_aligned_by_what_ends_together() -> None:
     met = meetings(events)
     assert set(met.transfer_ns.tolist()) == {MS}
     assert (met.last_ns - met.usual_ns == 3 * MS).all()
+
+
+@pytest.mark.parametrize("clock_ns", [0, 123 * MS])
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_a_collective_that_one_recording_lacks_at_its_beginning_moves_no_other(
+    fewer: int, clock_ns: int
+) -> None:
+    """Ranks come last by turns; the first collective had begun before one recording."""
+    made: list[list[Made]] = [[], []]
+    at = 0
+    for number in range(20):
+        begins = [at + MS, at + 5 * MS][:: -1 if number % 2 else 1]
+        at = max(begins) + MS // 2 + 10_000 * (number % 7)
+        for one, begin, clock in zip(made, begins, (0, clock_ns), strict=True):
+            one.append(kernel(ALL, begin + clock, at + clock))
+    made[fewer] = made[fewer][1:]
+    found = merged([trace(*one) for one in made])
+    met = meetings(found)
+    assert len(met.event) == 2 * 19
+    assert set((met.last_ns - met.usual_ns).tolist()) == {4 * MS}
+    ends_ns = found.end_ns[met.event].reshape(-1, 2)
+    assert (ends_ns[:, 0] == ends_ns[:, 1]).all()
 
 
 def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
