@@ -25,6 +25,7 @@ class Made:
     stream: int = NOTHING
     awaited: int = NOTHING
     graph_node: int = NOTHING
+    group: int = NOTHING
 
 
 def op(name: str, start_ns: int, end_ns: int, *, lane: str = "main", **rest: object) -> Made:
@@ -48,6 +49,7 @@ def kernel(
     stream: int = 7,
     category: Category = Category.KERNEL,
     graph_node: int = NOTHING,
+    group: int = NOTHING,
 ) -> Made:
     return Made(
         name=name,
@@ -58,6 +60,7 @@ def kernel(
         correlation=correlation,
         stream=stream,
         graph_node=graph_node,
+        group=group,
     )
 
 
@@ -100,6 +103,7 @@ def trace(*made: Made | Iterable[Made]) -> Events:
         stream=column("stream", np.int32),
         awaited=column("awaited"),
         graph_node=column("graph_node"),
+        group=column("group"),
         names=tuple(names),
         lanes=tuple(_lane(name) for name in lanes),
     )

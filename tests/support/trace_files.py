@@ -26,6 +26,7 @@ COLUMNS = (
     "stream",
     "awaited",
     "graph_node",
+    "group",
 )
 
 

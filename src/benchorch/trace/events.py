@@ -103,6 +103,7 @@ class Events:
     stream: Int32s
     awaited: Int64s  # of a SYNC, the correlation of the event record that it waits for
     graph_node: Int64s  # of device work in a launched graph, its node there
+    group: Int64s  # of a collective on a device, a number for the ranks that take part
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
     details: Details = field(default=lambda indices: {index: {} for index in indices})

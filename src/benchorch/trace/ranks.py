@@ -43,7 +43,7 @@ def merged(several: Sequence[Events]) -> Events:
         ranks = [one.rank for one in several]
     else:
         ranks = [*range(len(several))]
-    shifts_ns = [_shift_ns(several[0], one) for one in several]
+    shifts_ns = _shifts_ns(several)
     names = {name: at for at, name in enumerate(sorted({n for e in several for n in e.names}))}
     columns: dict[str, list[NDArray[Any]]] = {}
     lanes: list[Lane] = []
@@ -112,12 +112,20 @@ class Meetings(NamedTuple):
 def meetings(events: Events) -> Meetings:
     """The collectives of a trace of several ranks; of one rank's there are none."""
     by_rank = [_by_name(events, rank) for rank in np.unique(events.ranks).tolist()]
-    ranks = len(by_rank)
-    parts: list[Int64s] = []
-    for name in by_rank[0] if ranks > 1 else ():
-        if all(name in one for one in by_rank):
-            parts.append(_in_step(events, [one[name] for one in by_rank]))
-    work = np.concatenate(parts) if parts else np.zeros((0, ranks), dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    found, count = [Meetings(none, none, none, none, none)], 0
+    for key in dict.fromkeys(key for one in by_rank for key in one):
+        having = [one[key] for one in by_rank if key in one]
+        if len(having) > 1 and (key.group != NOTHING or len(having) == len(by_rank)):
+            met = _met(events, _in_step(events, having))
+            found.append(met._replace(meeting=met.meeting + count))
+            count += len(met.event) // len(having)
+    return Meetings(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _met(events: Events, work: Int64s) -> Meetings:
+    """The meetings among some collectives of a name, (meetings, ranks), numbered from 0."""
+    ranks = work.shape[1]
     start_ns, end_ns = events.start_ns[work], events.end_ns[work]
     last_ns = start_ns.max(axis=1, initial=0)
     joint = (end_ns > last_ns[:, None]).all(axis=1)  # else they are not the same one
@@ -134,7 +142,7 @@ def meetings(events: Events) -> Meetings:
 
 
 def _in_step(events: Events, by_rank: Sequence[Int64s]) -> Int64s:
-    """The collectives of one name that are the same, a column for each rank."""
+    """The collectives of one sort that are the same, a column for each rank."""
     ends_ns = [events.end_ns[one] for one in by_rank]
     lacking = [_lacking(ends_ns[0], one_ns) for one_ns in ends_ns]
     whole = [one[max(lacking) - at :] for at, one in zip(lacking, by_rank, strict=True)]
@@ -188,16 +196,30 @@ def collectives(events: Events, rank: int = 0) -> Int64s:
     return works[np.argsort(events.start_ns[works], kind="stable")]
 
 
-def _shift_ns(first: Events, other: Events) -> int:
-    if other is first:
-        return 0
-    ours, theirs = _by_name(first), _by_name(other)
-    pairs = [(ours[name], theirs[name]) for name in ours if name in theirs]
-    if not pairs:
-        raise TraceError(
-            "The traces share no collective, so their clocks cannot be aligned: give traces of "
-            "ranks of one program."
-        )
+class _Sort(NamedTuple):
+    name: str
+    group: int  # of ranks, NOTHING where the trace does not tell
+
+
+def _shifts_ns(several: Sequence[Events]) -> list[int]:
+    """By how much each clock is to be put forward, by collectives with the first rank or others."""
+    sorts = [_by_name(one) for one in several]
+    found = {0: 0}
+    while len(found) < len(several):
+        left = [at for at in range(len(several)) if at not in found]
+        pairs = ((of, at) for of in found for at in left if sorts[of].keys() & sorts[at].keys())
+        of, at = next(pairs, (NOTHING, NOTHING))
+        if of == NOTHING:
+            raise TraceError(
+                "The traces share no collective, so their clocks cannot be aligned: give traces "
+                "of ranks of one program."
+            )
+        shared = [(sorts[of][key], sorts[at][key]) for key in sorts[of] if key in sorts[at]]
+        found[at] = found[of] + _shift_ns(several[of], several[at], shared)
+    return [found[at] for at in range(len(several))]
+
+
+def _shift_ns(first: Events, other: Events, pairs: Sequence[tuple[Int64s, Int64s]]) -> int:
     # The calls that start a collective end at once; those that take longest are its transfer.
     one, two = max(
         pairs,
@@ -213,18 +235,21 @@ def _shift_ns(first: Events, other: Events) -> int:
     return round(float(np.quantile(late_ns, quantile)))
 
 
-def _by_name(events: Events, rank: int = 0) -> dict[str, Int64s]:
-    """The collectives of one rank by name, each in order of start."""
+def _by_name(events: Events, rank: int = 0) -> dict[_Sort, Int64s]:
+    """The collectives of one rank by name and group, each in order of start."""
     found = collectives(events, rank)
     if not len(found):
         return {}
     numbers: dict[str, int] = {}
     keys = (_RECEIVED.sub("send", name) for name in events.names)  # the other side of the same
     codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys])[events.name[found]]
-    order = np.argsort(codes, kind="stable")
-    there, begins = np.unique(codes[order], return_index=True)
-    named, parts = [*numbers], np.split(found[order], begins[1:])
-    return {named[code]: part for code, part in zip(there.tolist(), parts, strict=True)}
+    keys = np.stack([codes, events.group[found]])
+    there, number = np.unique(keys, axis=1, return_inverse=True)
+    named = [*numbers]
+    return {
+        _Sort(named[code], group): found[number.ravel() == at]
+        for at, (code, group) in enumerate(there.T.tolist())
+    }
 
 
 def _further(column: NDArray[Any], offset: int) -> NDArray[Any]:

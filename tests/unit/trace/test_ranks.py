@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchorch.errors import TraceError
@@ -78,6 +79,29 @@ def test_a_collective_that_one_recording_lacks_at_its_beginning_moves_no_other(
     assert set((met.last_ns - met.usual_ns).tolist()) == {4 * MS}
     ends_ns = found.end_ns[met.event].reshape(-1, 2)
     assert (ends_ns[:, 0] == ends_ns[:, 1]).all()
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["and all of them", "alone"])
+def test_groups_of_ranks_meet_among_themselves(whole: bool) -> None:
+    """Four ranks in two rows and two columns; nobody is late, and the rows are 1 ms apart."""
+    several = []
+    for number in range(4):
+        made, (row, column) = [], divmod(number, 2)
+        for step in range(6):
+            at = 10 * MS * step + 9 * MS * number  # each on a clock of its own
+            begin = at + MS * row
+            made.append(kernel(ALL, begin, begin + MS, group=row))
+            made.append(kernel(ALL, at + 4 * MS, at + 5 * MS, group=2 + column))
+            if whole:
+                made.append(kernel(ALL, at + 8 * MS, at + 9 * MS, group=4))
+        several.append(trace(made))
+    found = merged(several)
+    met = meetings(found)
+    of = np.bincount(met.meeting)
+    assert np.bincount(of).tolist() == [0, 0, 24, 0, 6][: 5 if whole else 3]
+    assert set((met.last_ns - met.usual_ns).tolist()) == {0}
+    assert found.start_ns.min() == 0
+    assert np.ptp(found.start_ns) == (58 if whole else 54) * MS
 
 
 def test_the_wait_for_the_slower_rank_is_not_communication() -> None:

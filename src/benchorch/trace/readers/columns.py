@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import compress, count
 from operator import attrgetter, ne
 from typing import Any, final
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,10 +212,14 @@ def _joins(args: list[EventArguments], kind: Int8s) -> Piece:
         having = list(compress(args, where.tolist()))
         for name in names:
             piece[name] = _placed(where, list(map(attrgetter(name), having)))
+    kernels = kind == Category.KERNEL
+    groups = [one.group for one in compress(args, kernels.tolist())]
+    numbers = [NOTHING if one is None else crc32(word(one).encode()) for one in groups]
+    piece["group"] = _placed(kernels, numbers)
     return piece
 
 
-def _placed(where: Bools, values: list[object]) -> Int64s:
+def _placed(where: Bools, values: Sequence[object]) -> Int64s:
     """Integers at some places and NOTHING elsewhere."""
     column = np.broadcast_to(np.int64(NOTHING), len(where))  # takes no memory
     found = integers(values)

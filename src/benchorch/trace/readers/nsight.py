@@ -206,7 +206,7 @@ def _gather(
             [awaited.get(one, NOTHING) if sync else NOTHING for one in correlations.tolist()]
         ),
         **dict.fromkeys(
-            ("external_id", "sequence", "forward_thread", "recorded_on"),
+            ("external_id", "sequence", "forward_thread", "recorded_on", "group"),
             np.full(len(rowid), NOTHING, dtype=np.int64),
         ),
     }

@@ -103,6 +103,7 @@ class EventArguments(msgspec.Struct, frozen=True, gc=False):
     graph_node: Any = field(default=NOTHING, name="graph node id")
     awaited: Any = field(default=NOTHING, name="wait_on_cuda_event_record_corr_id")
     recorded_on: Any = field(default=NOTHING, name="wait_on_stream")
+    group: Any = field(default=None, name="Process Group Ranks")
 
 
 class Record(msgspec.Struct, gc=False, tag_field="ph", tag="X"):

@@ -81,6 +81,16 @@ def test_a_synchronisation_is_on_the_stream_it_names_not_on_its_row(tmp_path: Pa
     assert events.stream[called(events, "cudaLaunchKernel")] == NOTHING
 
 
+def test_collectives_of_the_same_ranks_are_of_one_group(tmp_path: Path) -> None:
+    ranks = ("[0, 1]", [0, 1], "[2, 3]", None)
+    rows = [
+        event("kernel", "ncclDevKernel", at, 1, args={"Process Group Ranks": given})
+        for at, given in enumerate(ranks)
+    ]
+    group = read_events(write(tmp_path / "t.json", rows)).group
+    assert group[0] == group[1] != group[2] != group[3] == NOTHING
+
+
 def test_a_backward_operator_has_the_lane_of_its_forward_pass(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", steps(2)))
     assert events.lanes[events.forward_lane[called(events, "MmBackward0")]].thread == "10"
