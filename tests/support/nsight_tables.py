@@ -12,6 +12,7 @@ STRINGS = {
     5: "worker",
     6: "cudaStreamWaitEvent_v3020",
     7: "step",
+    8: "cudaEventRecord_v3020",
 }
 THREAD = (0xAB << 48) | (77 << 24) | 78
 TIMES = {"start": 100, "end": 150}
@@ -27,6 +28,7 @@ def tables() -> dict[str, Sequence[Mapping[str, object]]]:
         "TARGET_INFO_GPU": [{"name": "a GPU"}],
         "CUPTI_ACTIVITY_KIND_RUNTIME": [
             {**TIMES, "globalTid": THREAD, "correlationId": 9, "nameId": 1},
+            {"start": 152, "end": 153, "globalTid": THREAD, "correlationId": 11, "nameId": 8},
             {"start": 160, "end": 161, "globalTid": THREAD, "correlationId": 12, "nameId": 6},
         ],
         "CUPTI_ACTIVITY_KIND_KERNEL": [
@@ -44,9 +46,9 @@ def tables() -> dict[str, Sequence[Mapping[str, object]]]:
         ],
         "CUPTI_ACTIVITY_KIND_MEMSET": [{"start": 960, "end": 955, **ON_STREAM}],
         "CUPTI_ACTIVITY_KIND_CUDA_EVENT": [
-            {"correlationId": 10, "eventId": 3},
-            {"correlationId": 11, "eventId": 3},
-            {"correlationId": 13, "eventId": 3},
+            {"correlationId": 10, "eventId": 3, "streamId": 20},
+            {"correlationId": 11, "eventId": 3, "streamId": 21},
+            {"correlationId": 13, "eventId": 3, "streamId": 23},
         ],
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
             {**TIMES, **ON_STREAM, "syncType": 2, "correlationId": 12, "eventId": 3},

@@ -86,7 +86,7 @@ def _name(table: str, row: Row, string: Text, memory: Text) -> str:
     return _VERSION.sub("", text)
 
 
-_EVENT = ("globalPid", "correlationId", "eventId", "eventSyncId")
+_EVENT = ("globalPid", "correlationId", "eventId", "eventSyncId", "streamId")
 _ALL = (
     "start",
     "end",
@@ -174,7 +174,7 @@ def _gather(
     number: int,
     columns: Sequence[Row],
     texts: tuple[Text, Text],
-    awaited: Mapping[int, int],
+    awaited: Mapping[int, tuple[int, int]],
     processes: Codes,
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
@@ -193,6 +193,9 @@ def _gather(
         for on, own, one in zip(device, stream, process, strict=True)
     ]
     correlations = _unique(correlation, thread if table.on_host else process, processes)
+    unknown = NOTHING, NOTHING
+    waits = [awaited.get(one, unknown) if sync else unknown for one in correlations.tolist()]
+    record, recorded_on = np.array(waits, dtype=np.int64).reshape(-1, 2).T
     piece = {
         "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
         "category": category,
@@ -202,11 +205,10 @@ def _gather(
         "duration_ns": np.clip(end_ns - start_ns, 0, MOST_NS),
         "correlation": correlations,
         "graph_node": integers(graph_node),
-        "awaited": np.array(
-            [awaited.get(one, NOTHING) if sync else NOTHING for one in correlations.tolist()]
-        ),
+        "awaited": record,
+        "recorded_on": recorded_on,
         **dict.fromkeys(
-            ("external_id", "sequence", "forward_thread", "recorded_on", "group"),
+            ("external_id", "sequence", "forward_thread", "group"),
             np.full(len(rowid), NOTHING, dtype=np.int64),
         ),
     }
@@ -229,29 +231,31 @@ def _unique(correlation: Row, process: Row, processes: Codes) -> Int64s:
     return np.where(numbers >= 0, numbers + (number << _CORRELATION_BITS), numbers)
 
 
-def _awaited(file: _File, processes: Codes) -> Mapping[int, int]:
-    """The correlation of the event record that each synchronisation waits for, by its own.
+def _awaited(file: _File, processes: Codes) -> Mapping[int, tuple[int, int]]:
+    """The correlation of the event record that each synchronisation waits for, and its stream.
 
+    By the synchronisation's own correlation; NOTHING where they are unknown.
     Newer exports name the record; else it is the last one of that event before the wait.
     """
     records, syncs = (
         list(_waited_for(file, f"{_CUPTI}{table}", processes))
         for table in ("CUDA_EVENT", "SYNCHRONIZATION")
     )
-    exact = {(of, sync): correlation for of, correlation, _, sync in records if sync != NOTHING}
-    by_event: dict[tuple[int, int], list[int]] = {}
-    for of, correlation, event, _ in sorted(records):
-        by_event.setdefault((of, event), []).append(correlation)
+    exact = {(of, sync): (made, on) for of, made, _, sync, on in records if sync != NOTHING}
+    by_event: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for of, made, event, _, on in sorted(records):
+        by_event.setdefault((of, event), []).append((made, on))
     found = {}
-    for of, correlation, event, sync in syncs:
+    for of, correlation, event, sync, _ in syncs:
         earlier = by_event.get((of, event), []) if event != NOTHING else []
-        last = bisect_left(earlier, correlation)
-        found[correlation] = exact.get((of, sync), earlier[last - 1] if last else NOTHING)
+        last = bisect_left(earlier, (correlation, NOTHING))
+        before = earlier[last - 1] if last else (NOTHING, NOTHING)
+        found[correlation] = exact.get((of, sync), before)
     return found
 
 
 def _waited_for(file: _File, table: str, processes: Codes) -> Iterator[tuple[int, ...]]:
-    """Process, correlation, event and number of the wait of each row."""
+    """Process, correlation, event, number of the wait and stream of each row."""
     for _, process, correlation, *others in file.chunks(table, _EVENT):
         columns = integers(process), _unique(correlation, process, processes)
         yield from zip(*(one.tolist() for one in (*columns, *map(integers, others))), strict=True)

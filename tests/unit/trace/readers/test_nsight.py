@@ -26,6 +26,7 @@ def test_tables_of_the_documented_schema_are_events(tmp_path: Path) -> None:
     }
     assert found == {
         "cudaLaunchKernel": Category.RUNTIME,
+        "cudaEventRecord": Category.RUNTIME,
         "cudaStreamWaitEvent": Category.RUNTIME,
         "void gemm(int)": Category.KERNEL,
         "Memcpy HtoD (Pageable -> Device)": Category.COPY,
@@ -50,6 +51,7 @@ def test_events_are_joined_and_on_their_lanes(tmp_path: Path) -> None:
     assert (thread.process, thread.thread, thread.label) == ("77", "78", "worker")
     assert (stream.device, stream.stream) == (0, 7)
     assert events.awaited[at["Stream Wait Event"]] == 11  # the last record before the wait
+    assert events.stream[at["cudaEventRecord"]] == 21  # the stream that the record is on
     assert not events.lanes[events.lane[at["Context Sync"]]].on_device
     assert find_steps(events, "step").done_ns[0] == 900
 
