@@ -37,7 +37,8 @@ DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 DISPATCHER = re.compile(r"^numpy[/\\](_core|core)[/\\]multiarray\.py\(\d+\): ")
 """NumPy's functions written in C: Python's part of each only says what they are given."""
 COLLECTIVE = re.compile(
-    r"^(nccl|rccl|oneccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|^ncclDev|^ncclKernel"
+    r"^(nccl|rccl|oneccl|xccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|^ncclDev"
+    r"|\b[nr]ccl\w*Kernel"
     r"|((?<![a-z])all_|all)(reduce|gather|to_?all)|reduce_?scatter"
     r"|c10d::(broadcast|barrier|send|recv)",
     re.I,

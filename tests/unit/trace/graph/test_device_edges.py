@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier, Window
 from benchorch.trace.events import Category
 from benchorch.trace.graph.build import build_dag
@@ -135,6 +137,21 @@ def test_a_device_synchronisation_waits_for_every_stream() -> None:
     assert owners(dag)[-1] == (2, 10)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("urQueueFinish", "piQueueFinish", "urEventWait", "piEventsWait"),
+        *("zeCommandQueueSynchronize", "zeCommandListHostSynchronize"),
+        *("zeEventHostSynchronize", "zeFenceHostSynchronize"),
+    ],
+)
+def test_calls_of_intels_runtimes_wait_for_the_work_that_ended_last(name: str) -> None:
+    waits = call(name, 30, 110)
+    dag = build_dag(trace(note("step", 0, 120), launch(0, 1), waits, kernel("a", 8, 100, 1)))
+    assert_sound(dag)
+    assert into(dag, point(dag, 2, end=True), EdgeKind.SYNC) == [(3, True, 10)]
+
+
 def test_a_call_that_found_nothing_to_wait_for_takes_its_own_time() -> None:
     idle = call("cudaDeviceSynchronize", 130, 137)
     dag = build_dag(trace(note("step", 0, 140), launch(0, 1), kernel("a", 8, 100, 1), idle))
@@ -262,12 +279,21 @@ def test_work_from_before_the_window_is_carried_in() -> None:
     assert dag.makespan_ns == 160
 
 
-def test_collectives_and_copies_have_classes_of_their_own() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclDevKernel_AllReduce_Sum_f32",
+        "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclBroadcastRingLLKernel_copy_i8(ncclColl)",
+        "xccl::broadcast",
+    ],
+)
+def test_collectives_and_copies_have_classes_of_their_own(name: str) -> None:
     dag = build_dag(
         trace(
             launch(0, 1),
             launch(10, 2),
-            kernel("ncclDevKernel_AllReduce_Sum_f32", 20, 30, 1),
+            kernel(name, 20, 30, 1),
             kernel("Memcpy HtoD", 40, 50, 2, category=Category.COPY),
         )
     )
