@@ -16,7 +16,7 @@ from benchorch.trace.graph.stream_queues import Queues
 
 _DEFAULT = (0, 7)  # numbers that profiles have for the default stream
 _EVIDENCE = 3  # times that work begins as another stream's ends before an order is assumed
-_DIRECTIONS = (re.compile(r"HtoD|HostToDevice"), re.compile(r"DtoH|DeviceToHost"))
+_DIRECTIONS = (re.compile(r"HtoD|HostToDevice|M2D"), re.compile(r"DtoH|DeviceToHost|D2M"))
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 _WAIT_VALUE = re.compile(r"StreamWaitValue")
 _BLOCKING = re.compile(r"Memcpy")

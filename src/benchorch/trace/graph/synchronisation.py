@@ -69,8 +69,12 @@ _ALLOCATION = re.compile(
 )
 """Calls that wait for all work of the device, unless the allocation is ordered by stream."""
 
-_STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")
-_EVENT_SYNC = re.compile(r"EventSynchronize|SynchronizeEvent")
+_STREAM_SYNC = re.compile(
+    r"StreamSynchronize|SynchronizeStream|QueueFinish|Command(Queue|List)(Host)?Synchronize"
+)
+_EVENT_SYNC = re.compile(
+    r"EventSynchronize|SynchronizeEvent|(Event|Fence)HostSynchronize|^(ur|pi)Events?Wait$"
+)
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _QUERY = re.compile(r"(Event|Stream)Query")
 _EVENT_CALLS = re.compile(r"StreamWaitEvent|EventRecord")
