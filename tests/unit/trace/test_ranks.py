@@ -126,6 +126,16 @@ def test_making_the_slower_rank_faster_helps_and_the_other_does_not() -> None:
     assert asked(kernel=ALL, **{"class": "gpu_comm"}, speedup=2) == pytest.approx(5.5, rel=0.02)
 
 
+def test_of_many_ranks_the_last_one_holds_up_all_others() -> None:
+    late = 2
+    several = [rank((5 if number == late else 2) * MS, 0, 5 * MS) for number in range(18)]
+    found = analyze(merged(several))
+    assert found.verdict.length["unknown"] == pytest.approx(0, abs=0.01)
+    change = {"kernel": "gemm", "rank": late, "speedup": 2}
+    predicted = predict(found, parse({"changes": [change]}).changes).predicted_ns / MS
+    assert predicted == pytest.approx(3.5, rel=0.02)
+
+
 def test_traces_that_share_nothing_are_refused() -> None:
     with pytest.raises(TraceError, match="share no collective"):
         merged([trace(op("aten::mm", 0, 5)), trace(op("aten::mm", 0, 5))])

@@ -14,7 +14,7 @@ from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.lookup import by_lane, latest_so_far, longest
 from benchorch.trace.ranks import meetings
 
-_MOST_RANKS = 16
+_MOST_RANKS = 16  # of a collective, those that come last, for which all others wait
 _QUANTILE = 0.05  # of the samples for a floor; the minimum may be a clock error
 _CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
 
@@ -29,7 +29,10 @@ def collective_parts(scope: Scope) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def collectives(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
-    """From the start of every rank's part to where every other's has the data, when it moved."""
+    """From the start of each rank's part to where every other's has the data, when it moved.
+
+    Of very many ranks, from those that come last.
+    """
     part, meeting, transfer_ns = collective_parts(scope)
     if not len(part):
         return FoundEdges()
@@ -42,8 +45,9 @@ def collectives(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     tails, heads = [part[:0]], [part[:0]]
     order = np.argsort(meeting, kind="stable")
     for same in np.split(order, np.flatnonzero(np.diff(meeting[order])) + 1):
-        if 1 < len(same) <= _MOST_RANKS:
-            one, other = np.meshgrid(same, same)
+        if len(same) > 1:
+            latest = same[np.argsort(scope.start_ns[part[same]], kind="stable")[-_MOST_RANKS:]]
+            one, other = np.meshgrid(latest, same)
             apart = one != other
             tails.append(one[apart])
             heads.append(other[apart])
