@@ -87,6 +87,8 @@ _AWAITS = re.compile(r"built-in method wait of ")
 _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_000_000
 _COPIES = re.compile(r"Memcpy(Host|Device)|hipMemcpy")  # that ONNX Runtime calls kernels
 _FENCES = ("_fence_before", "_fence_after")
+_RANGES = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
+"""Ranges of PyTorch's own, which its exporters before 1.12 call operators."""
 
 
 def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]) -> Events | None:
@@ -268,6 +270,8 @@ def _names(gathered: Gathered, columns: Columns) -> tuple[Int8s, Int32s, tuple[s
     category = np.where((category == Category.NODE) & ~is_node, Category.OTHER, category)
     copies = np.array([bool(_COPIES.match(text)) for text in texts], dtype=bool)
     category = np.where((category == Category.KERNEL) & copies[codes], Category.COPY, category)
+    ranges = np.array([text.startswith(_RANGES) for text in texts], dtype=bool)[codes]
+    category = np.where(ranges & (category == Category.OPERATOR), Category.ANNOTATION, category)
     texts += [text.removesuffix(_NODE_SUFFIX) for text in texts]
     codes = codes + is_node * np.int32(len(texts) // 2)
     return category.astype(np.int8), *_renumbered(codes, texts)

@@ -69,6 +69,18 @@ def test_an_event_list_of_pytorch_names_no_categories(tmp_path: Path) -> None:
     assert kinds == [Category.ANNOTATION, operator, operator, Category.RUNTIME, operator]
 
 
+def test_ranges_that_older_exporters_call_operators_are_ranges(tmp_path: Path) -> None:
+    ranges = (
+        "ProfilerStep#1",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "Optimizer.step#SGD.step",
+    )
+    rows = [event("Operator", name, at, 1) for at, name in enumerate((*ranges, "aten::mm"))]
+    events = read_events(write(tmp_path / "t.json", rows))
+    kinds = [events.category[called(events, name)] for name in (*ranges, "aten::mm")]
+    assert kinds == [Category.ANNOTATION] * 3 + [Category.OPERATOR]
+
+
 def test_a_synchronisation_is_on_the_stream_it_names_not_on_its_row(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", steps(1)))
     assert (lane_of(events, "Stream Sync").device, lane_of(events, "Stream Sync").stream) == (0, 7)
