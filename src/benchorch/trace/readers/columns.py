@@ -38,7 +38,7 @@ _CATEGORY_WORDS = {
     Category.ANNOTATION: "user_annotation",
     Category.PYTHON: "python_function python",
     Category.RUNTIME: "runtime driver api",
-    Category.KERNEL: "kernel concurrent_kernel mtia_ccp_events collective_comm",
+    Category.KERNEL: "kernel concurrent_kernel mtia_ccp_events",
     Category.COPY: "gpu_memcpy memcpy",
     Category.FILL: "gpu_memset memset",
     Category.OVERHEAD: "overhead",
@@ -230,8 +230,11 @@ def _placed(where: Bools, values: Sequence[object]) -> Int64s:
 
 
 def _without_a_word(row: Record) -> int:
-    """The category of an event whose word means none, by how PyTorch's older export spells it."""
+    """The category of an event whose word means none, by how PyTorch's exports spell it."""
     name = word(row.name)
+    if row.cat == "collective_comm":  # of a thread on Intel's GPUs, of a stream elsewhere
+        work = row.args.stream is not None or row.args.correlation != NOTHING
+        return int(Category.KERNEL if work else Category.ANNOTATION)
     if row.pid != _FUNCTIONS:
         return int(Category.OTHER)
     if _RUNTIME_CALL.match(name):

@@ -81,6 +81,18 @@ def test_ranges_that_older_exporters_call_operators_are_ranges(tmp_path: Path) -
     assert kinds == [Category.ANNOTATION] * 3 + [Category.OPERATOR]
 
 
+def test_a_collective_of_a_profiler_is_on_a_thread_unless_it_names_a_stream(tmp_path: Path) -> None:
+    rows = [
+        event("collective_comm", "xccl::broadcast", 0, 5, args={"Communicator_id": 1}),
+        event("collective_comm", "HcclAllReduce", 0, 5, pid=0, tid=3, args={"stream": 3}),
+    ]
+    events = read_events(write(tmp_path / "t.json", rows))
+    kinds = [events.category[called(events, row["name"])] for row in rows]
+    assert kinds == [Category.ANNOTATION, Category.KERNEL]
+    assert not lane_of(events, "xccl::broadcast").on_device
+    assert lane_of(events, "HcclAllReduce").stream == 3
+
+
 def test_a_synchronisation_is_on_the_stream_it_names_not_on_its_row(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", steps(1)))
     assert (lane_of(events, "Stream Sync").device, lane_of(events, "Stream Sync").stream) == (0, 7)
