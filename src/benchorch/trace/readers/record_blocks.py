@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from benchorch.errors import TraceError
-from benchorch.trace.readers.records import BACKSLASH, UNREADABLE, decoded, mended
+from benchorch.trace.readers.records import UNREADABLE, decoded, escaped, mended
 from benchorch.trace.readers.source import TraceFile
 
 BLOCK_BYTES = 4 * 2**20  # decoded at once; 32 MiB exceed the caches and take a third longer
@@ -202,7 +202,7 @@ def _scanned(text: bytes, last: bool) -> _Scanned:
     What cannot be read is left out up to where the next record seems to begin. Where the text may
     end inside of a record, more of it is needed, unless it is the last.
     """
-    readable = BACKSLASH.sub(lambda found: found[0] if found[1] else b"/", text).decode("latin-1")
+    readable = escaped(text, b"/").decode("latin-1")
     decode = json.JSONDecoder(strict=False).raw_decode
     runs: list[tuple[int, int]] = []
     lost, base, at, joins = 0, 0, len(readable) - len(readable.lstrip()), False
@@ -242,7 +242,7 @@ def _is_cut_off(error: Exception, size: int) -> bool:
 def _json_object(text: bytes) -> Mapping[str, object] | None:
     """A JSON object, read leniently; None if it is none."""
     try:
-        value = json.loads(text.decode("utf-8", "replace"), strict=False)
+        value = json.loads(escaped(text).decode("utf-8", "replace"), strict=False)
     except UNREADABLE:
         return None
     return value if isinstance(value, dict) else None

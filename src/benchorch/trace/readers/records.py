@@ -176,7 +176,12 @@ class _Bare(msgspec.Struct, gc=False):
 UNREADABLE = (ValueError, RecursionError)  # decoders' errors; msgspec's are ValueErrors
 _records = msgspec.json.Decoder(list[_ANY])
 _bare = msgspec.json.Decoder(list[_Bare])
-BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
+_BACKSLASH = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+
+
+def escaped(text: bytes, lone: bytes = rb"\\") -> bytes:
+    """A JSON text with something else for each backslash that escapes nothing."""
+    return _BACKSLASH.sub(lambda found: found[0] if found[1] else lone, text)
 
 
 def decoded(text: bytes | memoryview) -> list[Any]:
@@ -203,8 +208,7 @@ def arguments(text: bytes, rows: Sequence[int]) -> list[Mapping[str, object]]:
 
 
 def _lenient(text: bytes) -> list[object]:
-    escaped = BACKSLASH.sub(lambda found: found[0] if found[1] else rb"\\", text)
-    readable = escaped.decode("utf-8", "replace")
+    readable = escaped(text).decode("utf-8", "replace")
     values = json.loads(readable, strict=False)
     if not isinstance(values, list):
         raise ValueError("no array")  # noqa: TRY004 one of UNREADABLE

@@ -282,6 +282,16 @@ def test_what_only_python_takes_for_white_space_is_damage(tmp_path: Path, space:
         assert "op19" in events.names
 
 
+@pytest.mark.parametrize("data", [r"C:\data\users\x", r"^\d+\.pt$"])
+def test_facts_whose_backslashes_are_not_escaped_are_read(data: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    records = json.dumps(steps(1))
+    path.write_text(f'{{"data": "{data}", "traceEvents": {records}, "traceName": "{data}"}}')
+    events = read_events(path)
+    assert len(events) > 0
+    assert events.repairs == {}
+
+
 def test_a_truncated_file_keeps_what_is_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [event("cpu_op", f"op{k}", k, 1) for k in range(100)])
     text = path.read_bytes()
