@@ -170,3 +170,6 @@ def test_files_that_name_no_ranks_are_listed_as_they_count(tmp_path: Path) -> No
         file.write_text(f'{{"distributedInfo": {{"rank": {number}}}, {text[1:]}')
     assert listed not in " ".join(analyze(files).warnings)
     assert [read_events(file).rank for file in files] == [0, 1]
+    for number, file in enumerate(files):  # as kineto's daemon writes them
+        file.write_text(f'{text[:-1]}, "distributedInfo": {{"rank": {number + 2}}}}}')
+    assert [read_events(file).rank for file in files] == [2, 3]

@@ -53,7 +53,7 @@ class RecordBlock(NamedTuple):
 class RecordBlocks:
     """The records of one file, in its order; once through.
 
-    `repairs` counts what was left out so far; `header` has what stands before them in an object.
+    `repairs` counts what was left out so far; `header` has what stands before them in an object, in the end also behind.
     """
 
     def __init__(self, source: TraceFile, block_bytes: int = BLOCK_BYTES) -> None:
@@ -181,12 +181,14 @@ class RecordBlocks:
         self._drop(match.start(1))
 
     def _read_footer(self) -> None:
-        """Count a file that ends in the list, or that is no object behind it."""
+        """Take what stands behind the list; count a file that ends in it, or is no object there."""
         while self._closed and len(self._buffer) < _MOST_BYTES and self._grow():
             pass
         rest = b"{" + self._buffer[1:].lstrip().removeprefix(b",")
-        if not self._closed or (self._is_object and _json_object(rest) is None):
+        footer = _json_object(rest) if self._closed and self._is_object else {}
+        if not self._closed or footer is None:
             self.repairs["truncated file"] += 1
+        self.header = {**(footer or {}), **self.header}
 
 
 class _Scanned(NamedTuple):
