@@ -15,7 +15,7 @@ from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Bools
 from benchorch.trace.attribution.entities import operator_types
 from benchorch.trace.attribution.owners import module_name
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Lane
 from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis, Selection, Selector
 
@@ -90,7 +90,7 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
         ("op", selector.op, {types[code] for code in np.unique(events.name[operators])}),
         ("kernel", selector.kernel, [events.names[i] for i in np.unique(events.name[device])]),
         ("module", selector.module, modules),
-        ("lane", selector.lane, [lane.label or lane.thread for lane in events.lanes]),
+        ("lane", selector.lane, [name for lane in events.lanes for name in _lane_names(lane)]),
     ):
         if pattern and not any(map(matcher(pattern), names)):
             none = "" if names else " This trace has none at all."
@@ -145,10 +145,7 @@ def _time_limits(basis: Basis, selector: Selector) -> Iterator[Bools]:
     """The events whose own time is within each given limit, (n,)."""
     if selector.lane:
         fits = matcher(selector.lane)
-        on_lane = [
-            fits(lane.label) or fits(lane.thread) or fits(f"{lane.number}:{lane.stream}")
-            for lane in basis.events.lanes
-        ]
+        on_lane = [any(map(fits, _lane_names(lane))) for lane in basis.events.lanes]
         yield np.array(on_lane or [False])[basis.events.lane]
     if selector.rank is not None:
         yield (basis.events.ranks == selector.rank)[basis.events.lane]
@@ -156,6 +153,11 @@ def _time_limits(basis: Basis, selector: Selector) -> Iterator[Bools]:
         yield _in_phase(basis, selector.phase)
     if selector.iteration is not None:
         yield _in_iteration(basis, selector.iteration)
+
+
+def _lane_names(lane: Lane) -> tuple[str, ...]:
+    stream = (f"{lane.number}:{lane.stream}",) if lane.on_device else ()
+    return lane.label, lane.thread, *stream
 
 
 def _in_module(basis: Basis, pattern: str) -> Bools:

@@ -124,6 +124,8 @@ def test_a_selector_that_finds_something_has_no_problems(basis: Basis) -> None:
     assert problems(basis, Selector(op="aten::mm")) == []
     (said,) = problems(basis, Selector(lane="stream 99"))
     assert said.startswith("lane 'stream 99' fits nothing.")
+    (said,) = problems(basis, Selector(lane="7", op="aten::mmm"))
+    assert said.startswith("op 'aten::mmm' fits nothing.")
     (said,) = problems(basis, Selector(iteration=3))
     assert said.startswith("iteration 3 is none of the 1 of ")
 
