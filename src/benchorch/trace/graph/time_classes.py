@@ -111,6 +111,11 @@ _ARRANGING = re.compile(
 )
 
 
+def named_as_wait(name: str) -> bool:
+    """Whether a function, or a range, is called like what waits: for locks, disks, processes."""
+    return any(one.search(name) for one in (_WAITING, *(pattern for pattern, _ in _OF_FRAMES)))
+
+
 def waiting(scope: Scope) -> Int64s:
     """Waits of threads for others: ranges named ``wait:<what>``, and Python's own locks."""
     ranges = scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)

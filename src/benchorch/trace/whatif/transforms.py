@@ -10,6 +10,7 @@ from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
 from benchorch.trace.dag import Class, Dag, EdgeKind, Tier
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.graph.edge_list import Edges, edges, joined
+from benchorch.trace.graph.time_classes import named_as_wait
 from benchorch.trace.lookup import longest
 from benchorch.trace.whatif.basis import Basis, Selection, Selector
 from benchorch.trace.whatif.selector import problems, select
@@ -341,6 +342,12 @@ def _without_launches(basis: Basis, hypothesis: Hypothesis, work: Bools, host: B
     return replace(hypothesis, dropped=dropped).scaled(spared, 0.0)
 
 
+def _of_threads(basis: Basis) -> Bools:
+    """The edges of threads' own work, in loaders and libraries too; not of their waits, (E,)."""
+    within = basis.labelled(Class.DATA_LOADING, Class.NATIVE) & (basis.dag.kind == EdgeKind.CHAIN)
+    return basis.labelled(*HOST) | within & ~basis.owned_by(basis.events.called(named_as_wait))
+
+
 EFFECTS: Mapping[str, Callable[[Basis, Hypothesis, Change], Hypothesis]] = {
     # All weights in the same proportion; infinitely fast is allowed, and below 1 is slower.
     "speedup": lambda basis, it, by: it.scaled(select(basis, by.select).edges, 1.0 / by.value),
@@ -350,7 +357,7 @@ EFFECTS: Mapping[str, Callable[[Basis, Hypothesis, Change], Hypothesis]] = {
     "fuse": _fuse,
     "cuda_graph": _cuda_graph,
     "overlap": _overlap,
-    "host": lambda basis, it, by: it.scaled(basis.labelled(*HOST), 1.0 / by.value),
+    "host": lambda basis, it, by: it.scaled(_of_threads(basis), 1.0 / by.value),
     "bandwidth": lambda basis, it, by: it.scaled(basis.labelled(Class.GPU_COPY), 1.0 / by.value),
     "launch_latency_ns": lambda basis, it, to: replace(
         it, weight_ns=np.where(basis.dag.kind == EdgeKind.LAUNCH, to.value, it.weight_ns)

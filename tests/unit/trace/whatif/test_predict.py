@@ -184,6 +184,28 @@ def test_a_removed_operator_is_not_called(pause_us: float, tmp_path: Path) -> No
     assert said.makespan_ns - said.predicted_ns == pytest.approx(20 * (10 + 5) * US, rel=0.02)
 
 
+def test_a_faster_host_loads_and_calls_libraries_faster_but_reads_no_faster(tmp_path: Path) -> None:
+    """A step of 5 ms: 2 of operators and 1 of reading in a loader, 1 of a library, 1 of a sum."""
+    rows = []
+    parts = (
+        ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 3),
+        ("cpu_op", "aten::stack", 0, 2),
+        ("python_function", "<built-in method read of _io.FileIO object at 0x7f>", 2, 1),
+        ("python_function", "<built-in function compress>", 3, 1),
+        ("cpu_op", "aten::sum", 4, 1),
+    )
+    for step in range(6):
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", 5000 * step, 5000))
+        rows += [
+            event(cat, name, 5000 * step + 1000 * at, 1000 * took) for cat, name, at, took in parts
+        ]
+    analysis = analyze(write(tmp_path / "trace.json", rows))
+    said = predict(analysis, parse({"changes": [{"host": 2}]}).changes)
+    assert said.predicted_ns / 1_000 == pytest.approx(3000, rel=0.01)
+    same = predict(analysis, parse({"changes": [{"host": 1}]}).changes)
+    assert same.predicted_ns == same.makespan_ns
+
+
 def before_a_product(place: Path, name: str, took_us: Sequence[int], product: int) -> Path:
     """A trace of six steps, each of operators that took so long and a product that took so long."""
     rows: list[dict[str, object]] = []
