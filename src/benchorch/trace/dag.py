@@ -124,7 +124,8 @@ class Dag:
         """The edges along device work, or a part of it, that has an edge of its own, (E,)."""
         works = self.kind == EdgeKind.WORK
         working = mask(int(self.owner.max(initial=NOBODY)) + 2, self.owner[works])
-        return working[self.owner] & (self.owner != NOBODY) & ~works
+        found: Bools = working[self.owner] & (self.owner != NOBODY) & ~works
+        return found
 
     @property
     def makespan_ns(self) -> int:

@@ -53,7 +53,8 @@ class RecordBlock(NamedTuple):
 class RecordBlocks:
     """The records of one file, in its order; once through.
 
-    `repairs` counts what was left out so far; `header` has what stands before them in an object, in the end also behind.
+    `repairs` counts what was left out so far; `header` has what stands before them in an object,
+    in the end also what stands behind.
     """
 
     def __init__(self, source: TraceFile, block_bytes: int = BLOCK_BYTES) -> None:

@@ -345,7 +345,9 @@ def _without_launches(basis: Basis, hypothesis: Hypothesis, work: Bools, host: B
 def _of_threads(basis: Basis) -> Bools:
     """The edges of threads' own work, in loaders and libraries too; not of their waits, (E,)."""
     within = basis.labelled(Class.DATA_LOADING, Class.NATIVE) & (basis.dag.kind == EdgeKind.CHAIN)
-    return basis.labelled(*HOST) | within & ~basis.owned_by(basis.events.called(named_as_wait))
+    waits = basis.owned_by(basis.events.called(named_as_wait))
+    found: Bools = basis.labelled(*HOST) | within & ~waits
+    return found
 
 
 EFFECTS: Mapping[str, Callable[[Basis, Hypothesis, Change], Hypothesis]] = {
