@@ -19,7 +19,7 @@ from benchorch.trace.causes import CAUSE_CODES, CAUSES, Cause, Known, Reasons, r
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.periods import Periods, periods_of
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
+from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.graph.build import build_dag
 from benchorch.trace.operators.branches import Branch, branches
 from benchorch.trace.operators.graph import OperatorGraph, plain_op
@@ -200,7 +200,7 @@ def _verdict(
             length=_by_knowledge(path, why.length),
             cause=_by_knowledge(path, why.certainty),
             rows=rows,
-            device=bool(among(events.category, DEVICE_WORK).any()),
+            device=bool(events.works.any()),
             stacks=bool((events.category == Category.PYTHON).any()),
             shapes=any(row.shapes for row in rows),
             threads=len(threads) > 1,

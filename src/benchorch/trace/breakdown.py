@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
-from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, Category, Events, among
+from benchorch.trace.events import COLLECTIVE, Category, Events, among
 from benchorch.trace.steps import Steps
 
 _COMPUTE, _COMMUNICATION, _MEMORY = 1, 2, 4
@@ -38,7 +38,7 @@ class DeviceShare:
 def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
     """The shares of each device in each of the steps to analyse, of the first `MOST_STEPS`."""
     device = events.devices[events.lane]
-    works = np.flatnonzero(among(events.category, DEVICE_WORK) & (device >= 0))
+    works = np.flatnonzero(events.works & (device >= 0))
     memory = among(events.category, (Category.COPY, Category.FILL))
     collective = events.called(COLLECTIVE.search)
     kind = np.where(collective, _COMMUNICATION, np.where(memory, _MEMORY, _COMPUTE))

@@ -143,6 +143,11 @@ class Events:
         return np.array([bool(fits(name)) for name in self.names] or [False])[self.name]
 
     @property
+    def works(self) -> Bools:
+        """Which are work of a device, (n,); not to be written to."""
+        return among(self.category, DEVICE_WORK)
+
+    @property
     def end_ns(self) -> Int64s:
         """End time of each event."""
         return self.start_ns + self.duration_ns

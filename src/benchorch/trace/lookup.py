@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Int32s, Int64s
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among, once
+from benchorch.trace.events import NOTHING, Category, Events, once
 
 _WIDEST = 2**62
 
@@ -66,7 +66,7 @@ def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
 @once
 def launches(events: Events) -> Int32s:
     """The host call or node that started each piece of device work, (n,); NOTHING for all else."""
-    device = np.flatnonzero(among(events.category, DEVICE_WORK))
+    device = np.flatnonzero(events.works)
     calls = np.flatnonzero(events.category == Category.RUNTIME)
     found = np.full(len(events), NOTHING, dtype=np.int32)
     call = joined_by(events.correlation, calls, events.correlation[device])

@@ -14,7 +14,6 @@ from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import (
     COLLECTIVE,
-    DEVICE_WORK,
     NOTHING,
     Category,
     Events,
@@ -189,7 +188,7 @@ def last_ranks(events: Events) -> str:
 def collectives(events: Events, rank: int = 0) -> Int64s:
     """The collectives of one rank: device work or, where there is none, outermost host calls."""
     own = events.called(COLLECTIVE.search) & (events.ranks == rank)[events.lane]
-    works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
+    works = np.flatnonzero(events.works & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
         works = np.flatnonzero(calls)

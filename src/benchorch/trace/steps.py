@@ -345,7 +345,7 @@ def _work_of_ranges(
     """
     programs = events.programs
     own = (programs == programs[max(lane, 0)])[events.lane]
-    works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
+    works = np.flatnonzero(events.works & own)
     call = launches(events)[works]
     launched = call != NOTHING
     called_ns = events.start_ns[call[launched]]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchorch.trace.arrays import Bools, Int32s, Int64s, mask, scattered
 from benchorch.trace.attribution.owners import EventOwners, module_name
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag
-from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events, once
+from benchorch.trace.events import COLLECTIVE, NOTHING, Category, Events, once
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.provenance import is_fused
 from benchorch.trace.steps import NO_STEP
@@ -140,7 +140,7 @@ def kernels(events: Events, owned: EventOwners) -> Entities:
     """Rows by the name of the device work, and of a host's fused kernels and collectives."""
     on_host = (events.category == Category.OPERATOR) & events.called(is_fused)
     on_host |= (events.category == Category.ANNOTATION) & events.called(COLLECTIVE.search)
-    chosen = np.isin(events.category, DEVICE_WORK) | on_host
+    chosen = events.works | on_host
     occurrence = np.where(chosen, np.arange(len(events)), NOTHING)
     return by_key(occurrence, events.names, events.name)
 

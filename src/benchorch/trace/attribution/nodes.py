@@ -11,7 +11,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int64s, scattered
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, EventOwners
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, plain_op
 from benchorch.trace.operators.operator_kinds import operator_kind
@@ -118,7 +118,7 @@ def _kernels(
 ) -> Bools:
     """Fused kernels by their names, and all else that compiled graphs call themselves."""
     called = {name for one in provenance for name in one.calls}
-    device = np.isin(events.category, DEVICE_WORK)
+    device = events.works
     operator = events.category == Category.OPERATOR
     direct = operator & (owned.parent >= 0) & (owned.parent == call)
     fused = events.called(is_fused)

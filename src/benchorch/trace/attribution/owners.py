@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
+from benchorch.trace.events import NOTHING, Category, Events, once
 from benchorch.trace.lookup import joined_by, launches
 from benchorch.trace.nesting import inherited, nest
 
@@ -51,7 +51,7 @@ def owners(events: Events) -> EventOwners:
 def parents(events: Events) -> Int64s:
     """Parent of each event, (n,): the range around it; of device work, its launch or operator."""
     parent = np.array(nest(events).parent, dtype=np.int64)
-    device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
+    device = np.flatnonzero(events.works)
     calls = np.flatnonzero(events.category == Category.RUNTIME)
     operators = np.flatnonzero(events.category == Category.OPERATOR)
     launch = launches(events)[device]

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import Window
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
+from benchorch.trace.events import NOTHING, Category, Events, among
 from benchorch.trace.lookup import last_elsewhere, latest_so_far, launches
 from benchorch.trace.nesting import NESTING_RANK, Nesting, Spans, by_start, nest, outside_first
 
@@ -180,7 +180,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     Host events where they run inside it; device work where its launch does, or if still to do.
     """
     streams = np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
-    device = np.flatnonzero(among(events.category, DEVICE_WORK) & streams[events.lane])
+    device = np.flatnonzero(events.works & streams[events.lane])
     launch = launches(events)[device]
     idle = _daemons(events, streams, launch[launch != NOTHING])
     host = np.flatnonzero(among(events.category, _HOST) & ~(idle | streams)[events.lane])

@@ -15,7 +15,7 @@ from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Bools
 from benchorch.trace.attribution.entities import operator_types
 from benchorch.trace.attribution.owners import module_name
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Lane
+from benchorch.trace.events import NOTHING, Category, Lane
 from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis, Selection, Selector
 
@@ -81,7 +81,7 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
         return []
     events, types = basis.events, operator_types(basis.events)
     operators = np.isin(events.category, (Category.OPERATOR, Category.NODE))
-    device = np.isin(events.category, DEVICE_WORK)
+    device = events.works
     ranges = basis.owned.module[basis.owned.module != NOTHING]
     modules = [module_name(events.names[code]) for code in np.unique(events.name[ranges])]
     found = []
@@ -133,7 +133,7 @@ def _conditions(basis: Basis, selector: Selector) -> Iterator[Bools]:
         operator, node = (events.category == one for one in (Category.OPERATOR, Category.NODE))
         yield (operator & named) | (node & (named | typed))
     if selector.kernel:
-        work = np.isin(events.category, DEVICE_WORK)
+        work = events.works
         yield work & events.called(matcher(selector.kernel))
     if selector.module:
         yield _in_module(basis, selector.module)
@@ -197,7 +197,7 @@ def _in_iteration(basis: Basis, iteration: int) -> Bools:
     steps, start_ns = basis.analysis.steps, basis.events.start_ns
     if not 0 <= iteration < len(steps.start_ns):
         return np.zeros(len(basis.events), dtype=np.bool_)
-    device = np.isin(basis.events.category, DEVICE_WORK)
+    device = basis.events.works
     starts = ~device & (start_ns >= steps.start_ns[iteration])
     starts &= start_ns < steps.end_ns[iteration]
     found: Bools = starts | device & (basis.within(starts) != NOTHING)

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
 from benchorch.trace.dag import Class, Dag, EdgeKind, Tier
-from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, edges, joined
 from benchorch.trace.graph.time_classes import named_as_wait
 from benchorch.trace.lookup import longest
@@ -191,7 +191,7 @@ def _add_time(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesi
 def _remove(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
     """Chosen work is not done: nor launched, called or waited for; the order of the rest stays."""
     gone = removed_with(basis, select(basis, change.select).root != NOTHING)
-    device = np.isin(basis.events.category, DEVICE_WORK)
+    device = basis.events.works
     starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
     changed = hypothesis.scaled(basis.owned_by(gone) | starts, 0.0)
     dag = basis.dag
@@ -209,7 +209,7 @@ def _remove(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
 
 def removed_with(basis: Basis, work: Bools) -> Bools:
     """Some events, of device work among them the host calls, and the operators' own time."""
-    device = np.flatnonzero(work & np.isin(basis.events.category, DEVICE_WORK))
+    device = np.flatnonzero(work & basis.events.works)
     gone = np.append(work, False)
     gone[basis.owned.parent[device]] = True
     gone[basis.owned.operator[device]] = True
@@ -257,7 +257,7 @@ def _device_work(basis: Basis, change: Change) -> Bools:
     """The device work that was chosen, itself or in what was chosen, (n,)."""
     within = select(basis, change.select).root != NOTHING
     in_graph = mask(len(basis.events) + 1, basis.dag.event)
-    found: Bools = within & np.isin(basis.events.category, DEVICE_WORK)
+    found: Bools = within & basis.events.works
     return found & in_graph[:-1]
 
 
@@ -293,7 +293,7 @@ def _cuda_graph(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothe
     order = order[np.lexsort((basis.events.start_ns[order], root[order]))]
     later = mask(len(work), order[1:][np.diff(root[order]) == 0])
     kept = np.unique(basis.owned.parent[work & ~later])
-    host = np.isin(root, root[work]) & ~np.isin(basis.events.category, DEVICE_WORK)
+    host = np.isin(root, root[work]) & ~basis.events.works
     host[kept[kept >= 0]] = False
     changed = _without_launches(basis, hypothesis, later, host)
     gap_ns = float(basis.dag.facts.get("stream_gap_ns", 0.0))
@@ -328,7 +328,7 @@ def _runs(basis: Basis, work: Bools) -> Int64s:
     """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
     events, dag = basis.events, basis.dag
     in_graph = mask(len(events) + 1, dag.event)
-    order = np.flatnonzero(np.isin(events.category, DEVICE_WORK) & in_graph[:-1])
+    order = np.flatnonzero(events.works & in_graph[:-1])
     order = order[np.lexsort((events.start_ns[order], events.lane[order]))]
     follows = (np.diff(events.lane[order]) == 0) & work[order[:-1]] & work[order[1:]]
     run = scattered(len(events), order, np.cumsum(np.insert(~follows, 0, True)[: len(order)]))
