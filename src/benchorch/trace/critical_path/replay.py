@@ -87,10 +87,7 @@ class Contracted:
         """The edges of the critical path to a branch node, in order of time."""
         tight = self.last[elapsed_ns[self.tail] + length_ns == elapsed_ns[self.head]]
         holding = np.searchsorted(self.last, binding_edges(self.dag, tight))
-        return self.edges_of(walk_back(self.tail, self.head, holding, len(self.points), node))
-
-    def edges_of(self, chains: Int64s) -> Int64s:
-        """The edges of some chains, one after another."""
+        chains = walk_back(self.tail, self.head, holding, len(self.points), node)
         length = np.diff(self.first, append=len(self.edges))[chains]
         begins = self.first[chains] - (np.cumsum(length) - length)
         found: Int64s = self.edges[np.repeat(begins, length) + np.arange(length.sum())]
