@@ -242,8 +242,8 @@ def _by_name(events: Events, rank: int = 0) -> dict[_Sort, Int64s]:
     numbers: dict[str, int] = {}
     keys = (_RECEIVED.sub("send", name) for name in events.names)  # the other side of the same
     codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys])[events.name[found]]
-    keys = np.stack([codes, events.group[found]])
-    there, number = np.unique(keys, axis=1, return_inverse=True)
+    pairs = np.stack([codes, events.group[found]])
+    there, number = np.unique(pairs, axis=1, return_inverse=True)
     named = [*numbers]
     return {
         _Sort(named[code], group): found[number.ravel() == at]
