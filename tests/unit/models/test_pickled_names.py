@@ -104,7 +104,7 @@ def test_a_file_of_the_libraries_alone_is_known_without_loading(tmp_path: Path) 
     model = EstimatorModel(estimator=str(file), inputs={"X": {"shape": [2, 4]}})
     identity = model.identity()
     assert identity is not None
-    assert sorted(identity) == ["digest", "packages"]
+    assert sorted(identity) == ["digest", "packages", "version"]
     assert not hasattr(model.load(0), "code")
 
 

@@ -538,6 +538,8 @@ def _users_modules() -> Iterator[tuple[str, str]]:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or kind_of(file) != USER:
             continue
+        if name.startswith("torch."):  # Inductor writes what it compiles into a folder of its own
+            continue
         if file.endswith(".py") and Path(file).is_absolute():  # torch has modules without files
             yield name, file
 

@@ -18,7 +18,7 @@ class RunResults:
     Attributes:
         results: each trial's last one, by its id; read beside its baseline's.
         running: whether the run goes on.
-        unstable: ids of trials whose processes are not at hand, and which were overloaded.
+        unstable: ids of trials that were overloaded, whose processes are not available.
     """
 
     directory: Path
