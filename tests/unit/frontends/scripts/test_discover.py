@@ -248,9 +248,9 @@ def test_packages_are_none_of_the_users_modules_wherever_they_are_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places = {
-        "of_user_site": "/srv/u/.local/lib/python3.11/site-packages/of_user_site/__init__.py",
+        "of_user_site": "/data/u/.local/lib/python3.11/site-packages/of_user_site/__init__.py",
         "of_debian": "/usr/local/lib/python3.12/dist-packages/of_debian/__init__.py",
-        "of_project": "/srv/u/project/of_project.py",
+        "of_project": "/data/u/project/of_project.py",
     }
     for name, file in places.items():
         module = ModuleType(name)
