@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Window:
     marks: tuple[int, ...] = ()  # events of the ranges that mark steps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Dag:
     """Points in topological order, edges sorted by head; V points, E edges.
 
@@ -119,7 +120,7 @@ class Dag:
         """How many edges there are."""
         return len(self.tail)
 
-    @property
+    @cached_property
     def beside(self) -> Bools:
         """The edges along device work, or a part of it, that has an edge of its own, (E,)."""
         works = self.kind == EdgeKind.WORK
