@@ -7,7 +7,7 @@ zero.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,10 +31,7 @@ def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot
         anew: from the list alone, whatever the sweeps used.
     """
     trials = {
-        place_of(stored.trial, region): (stored.trial, region)
-        for run in runs
-        for region in [region_of(run)]
-        for stored in run.trials
+        place_of(stored.trial, region): (stored.trial, region) for stored, region in _stored(runs)
     }
     found = {**_listed(trials), **({} if anew else _kept(runs))}
     return PriceSnapshot(
@@ -67,13 +64,18 @@ def _judged_by(stored: StoredTrial, region: str, prices: PriceSnapshot) -> Store
     return replace(stored, summary=replace(summary, metrics=metrics))
 
 
+def _stored(runs: Sequence[StoredRun]) -> Iterator[tuple[StoredTrial, str]]:
+    """Each trial with the region of its run."""
+    for run in runs:
+        region = region_of(run)
+        yield from ((stored, region) for stored in run.trials)
+
+
 def _kept(runs: Sequence[StoredRun]) -> Mapping[str, Price]:
     """The newest on-demand price stored with the results of each place."""
     prices = [
         (place_of(stored.trial, region), price)
-        for run in runs
-        for region in [region_of(run)]
-        for stored in run.trials
+        for stored, region in _stored(runs)
         if stored.result
         for price in stored.result.prices
         if price.market is Market.ON_DEMAND
