@@ -204,6 +204,18 @@ def result(
     )
 
 
+def price(kind: str, usd_per_hour: float, market: Market = Market.ON_DEMAND) -> Price:
+    """A declared price."""
+    return Price(
+        kind=kind,
+        market=market,
+        usd_per_hour=usd_per_hour,
+        region="r",
+        as_of="2026",
+        source="config",
+    )
+
+
 def with_every_part(found: TrialResult, *, served: bool = False) -> TrialResult:
     """The same result with every part that one may have.
 
@@ -223,14 +235,7 @@ def with_every_part(found: TrialResult, *, served: bool = False) -> TrialResult:
         least_score=0.5,
     )
     window = EnergyWindow(joules=400.0, seconds=10.0, calls=100, updates=200, busy_ratio=0.5)
-    price = Price(
-        kind="local",
-        market=Market.SPOT,
-        usd_per_hour=1.0,
-        region="r",
-        as_of="2026",
-        source="config",
-    )
+    spot = price("local", 1.0, Market.SPOT)
     return replace(
         found,
         processes=tuple(_whole_process(process, served) for process in found.processes),
@@ -254,7 +259,7 @@ def with_every_part(found: TrialResult, *, served: bool = False) -> TrialResult:
                 largest_gain_ratio=0.4,
             ),
         ),
-        prices=(price, replace(price, market=Market.ON_DEMAND, least_usd_per_hour=0.5)),
+        prices=(spot, replace(spot, market=Market.ON_DEMAND, least_usd_per_hour=0.5)),
         execution=Execution(requested="float16", executed="float16", executed_ratio=0.9, casts=3),
         stop_looks=(5, 8, 10),
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.spending import SpendingRules
@@ -32,6 +32,7 @@ from benchorch.executors.scheduling.dispatcher import (
 )
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.scheduling.spending import SpendingMeter
+from support.synthetic_runs import price
 
 LIMITS = RetryLimits(max_attempts=3, wait_s=30, start_s=120)
 
@@ -315,16 +316,8 @@ def test_the_last_trial_has_a_result_though_the_budget_ends_while_it_waits_for_a
             return [Joined(agent=kind, kinds=(kind,)) for kind in kinds]
         return [ended(assignment) for assignment in fleet.sent]
 
-    price = Price(
-        kind="b",
-        market=Market.ON_DEMAND,
-        usd_per_hour=1.0,
-        region="r",
-        as_of="2026",
-        source="config",
-    )
     meter = SpendingMeter(
-        rules=SpendingRules(max_usd=1.0), prices=PriceSnapshot(on_demand={"b": price})
+        rules=SpendingRules(max_usd=1.0), prices=PriceSnapshot(on_demand={"b": price("b", 1.0)})
     )
     shared = SharedBuilds(
         builds=(build(),),

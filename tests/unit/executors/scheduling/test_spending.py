@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.price import Market, PriceSnapshot
 from benchorch.domain.spending import Spending, SpendingRules
 from benchorch.executors.scheduling.cluster_file import Placement
 from benchorch.executors.scheduling.spending import (
@@ -17,6 +17,7 @@ from benchorch.executors.scheduling.spending import (
     REPORT_S,
     SpendingMeter,
 )
+from support.synthetic_runs import price
 
 MILLI = 3.6
 """Dollars an hour that are 0.001 dollars a second."""
@@ -26,19 +27,12 @@ SPOT_A, SPOT_B = (Placement(kind=kind, market=Market.SPOT) for kind in "ab")
 UNKNOWN = Placement(kind="c", market=Market.ON_DEMAND)
 
 
-def price(kind: str, market: Market, usd_per_hour: float) -> Price:
-    own = usd_per_hour - BESIDES_USD_PER_HOUR
-    return Price(
-        kind=kind, market=market, usd_per_hour=own, region="r", as_of="2026", source="config"
-    )
-
-
 PRICES = PriceSnapshot(
     on_demand={
-        "a": price("a", Market.ON_DEMAND, MILLI),
-        "b": price("b", Market.ON_DEMAND, 2 * MILLI),
+        "a": price("a", MILLI - BESIDES_USD_PER_HOUR),
+        "b": price("b", 2 * MILLI - BESIDES_USD_PER_HOUR),
     },
-    spot={"a": price("a", Market.SPOT, MILLI / 4)},
+    spot={"a": price("a", MILLI / 4 - BESIDES_USD_PER_HOUR, Market.SPOT)},
 )
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchorch.domain.price import Market, Price
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP, TARGET_RATE
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.results.compare.verdicts import all_metrics, compare_cases, primary_metric
 from benchorch.stats.sequential_testing import USUAL_LOOKS
-from support.synthetic_runs import CANARY_NS, failed, once, result, session, trial, verdict
+from support.synthetic_runs import CANARY_NS, failed, once, price, result, session, trial, verdict
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
@@ -22,18 +21,7 @@ SMALL = trial("small", baseline=EAGER)
 THROUGHPUT = "throughput_items_per_s/mean"
 RESPONSE, CAPACITY = "response_ms/p50", "capacity_per_s/mean"
 USD = "cost_usd_per_million_items/on_demand"
-PRICED = {
-    "prices": (
-        Price(
-            kind="local",
-            market=Market.ON_DEMAND,
-            usd_per_hour=0.2,
-            region="r",
-            as_of="2026",
-            source="config",
-        ),
-    )
-}
+PRICED = {"prices": (price("local", 0.2),)}
 
 
 @pytest.mark.parametrize(
