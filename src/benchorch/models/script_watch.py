@@ -167,6 +167,8 @@ class Watch:
         self._count = 0
         self._local = _Local()
         self._lock = threading.RLock()
+        self._leaving = threading.Lock()
+        self._is_over = False
 
     def stop(self) -> None:
         """End the script: at once, and wherever it calls a module after that."""
@@ -174,7 +176,9 @@ class Watch:
 
     def _leave(self) -> NoReturn:
         if threading.current_thread() is not threading.main_thread():
-            _thread.interrupt_main()  # it may be waiting for this thread's answer
+            with self._leaving:
+                if not self._is_over:
+                    _thread.interrupt_main()  # it may be waiting for this thread's answer
         raise StopScriptError
 
     def __enter__(self) -> Self:
@@ -216,8 +220,22 @@ class Watch:
         trace: TracebackType | None,
     ) -> bool:
         """Whatever a script makes of being stopped, it was we who stopped it."""
-        self._undo.close()
+        try:
+            self._end()
+        finally:
+            self._undo.close()
         return self._stopped
+
+    def _end(self) -> None:
+        """From here on no thread interrupts this one."""
+        while not self._is_over:
+            try:
+                with self._leaving:
+                    self._is_over = True
+                time.sleep(0)  # an interrupt that is on its way arrives here
+            except KeyboardInterrupt:
+                if not self._stopped:
+                    raise
 
     def _watching(self, original: Callable[..., object]) -> Callable[..., object]:
         """Replacement of the modules' own ``__call__``."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchorch.models.script_watch import class_name, name_in
+from benchorch.models.script_watch import StopScriptError, Watch, class_name, name_in
 
 
 def test_a_graph_of_fx_has_the_name_of_its_class_not_of_the_one_derived_for_it() -> None:
@@ -36,3 +37,11 @@ def test_a_module_that_only_a_librarys_object_holds_goes_by_its_class(
 
     found = Strategy().step()
     assert found == "Linear"
+
+
+def test_a_thread_that_outlives_the_script_interrupts_nothing_after_it() -> None:
+    with Watch(5, lambda _: None) as watch:
+        watched = torch.nn.Module.__call__
+        watch.stop()
+    with ThreadPoolExecutor(1) as pool, pytest.raises(StopScriptError):
+        pool.submit(watched, torch.nn.Linear(4, 3), torch.ones(2, 4)).result()
