@@ -57,11 +57,15 @@ _END, _LOCATOR, _LONG_END = 22, 20, 56  # bytes of the records after an archive'
 def read_program(path: Path) -> torch.export.ExportedProgram:
     """The program of a file; BuildError or BadZipFile if it could run code, or is none."""
     check_program(path)
-    return load_checked(path)
+    return load_unchecked(path)
 
 
-def load_checked(path: Path) -> torch.export.ExportedProgram:
-    """The program of a file that `check_program` let through; BuildError if it is none."""
+def load_unchecked(path: Path) -> torch.export.ExportedProgram:
+    """The program of a file, which may run code unless `check_program` let it through.
+
+    Raises:
+        BuildError: it is no program of this torch.
+    """
     import pickle
 
     import torch

@@ -16,7 +16,7 @@ from benchorch.frameworks.tensorrt_engines import engine_cache
 from benchorch.frameworks.tensorrt_support import NOT_ON_CPU
 from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
-from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.torch_program import load_unchecked_program
 from benchorch.frameworks.upstream_errors import raised_by_backend, wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -43,7 +43,7 @@ class TorchTensorRt(Runtime):
         with wrap_errors(MeasureError, "The Torch-TensorRT program cannot be loaded", BadZipFile):
             import torch_tensorrt  # noqa: F401  # registers what the program calls
 
-            program = load_program(request.sources[_PROGRAM])
+            program = load_unchecked_program(request.sources[_PROGRAM])  # engines are objects
             module = program.module()
         counts = _engine_counts(program)
         if not counts["engines"]:
