@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from benchorch.domain.profile import VOID
+
 FAST = (
     *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
     *("protocol.canary_tolerance_ratio=null", "protocol.pairing=none", "hardware.threads=1"),
@@ -58,8 +60,9 @@ def test_the_table_has_a_column_of_what_limits_each(profiled):
     place, done = profiled
     assert "limited by" in done.stdout
     table = (place.path / "out" / "table.md").read_text()
-    limits = [line["profile"]["bottleneck"]["limit"] for _, line in folders(place).values()]
-    assert all(limit in table for limit in limits)
+    limits = {line["profile"]["bottleneck"]["limit"] for _, line in folders(place).values()}
+    # Beside other work, a profile may make calls too long to tell anything.
+    assert all(("unknown" if limit == VOID else limit) in table for limit in limits)
 
 
 @pytest.mark.slow
