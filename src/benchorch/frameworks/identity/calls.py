@@ -33,7 +33,7 @@ from benchorch.frameworks.identity.code import file_names, file_syntax_digest
 from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.distributions import CLOSED, installed
 from benchorch.frameworks.identity.evidence import today
-from benchorch.frameworks.identity.owners import USER, FileOwners, module_label, normalised
+from benchorch.frameworks.identity.owners import USER, FileOwners, module_label, name_of, normalised
 from benchorch.frameworks.identity.places import (
     SIZES,
     TIMES,
@@ -235,7 +235,7 @@ class Calls:
         for file, labels in self._package_files.items():
             owner = owners.of_file(file)
             if isinstance(owner, Distribution):
-                found.add(normalised(owner.name))
+                found.add(normalised(name_of(owner)))
             elif not labels <= {*self.reached}:
                 self._unreached.add(file)
         return found - {normalised(name) for name in self.packages}

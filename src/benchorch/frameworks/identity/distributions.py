@@ -15,7 +15,7 @@ from pathlib import Path
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.files import digest_once, file_digest
-from benchorch.frameworks.identity.owners import listing, listing_files, normalised
+from benchorch.frameworks.identity.owners import listing, listing_files, name_of, normalised
 from benchorch.host.environment import is_steady, release
 
 DIGITS = 16
@@ -81,7 +81,7 @@ def _described(
 
 def _is_per_device(distribution: Distribution) -> bool:
     version = distribution.version
-    return release(version) != version or normalised(distribution.name) in _BUILT_PER_DEVICE
+    return release(version) != version or normalised(name_of(distribution)) in _BUILT_PER_DEVICE
 
 
 def _is_read(distribution: Distribution) -> bool:
@@ -96,7 +96,7 @@ def record_digest(distribution: Distribution) -> str:
 
 def is_closed(distribution: Distribution) -> bool:
     """Whether its functions are not followed further."""
-    return normalised(distribution.name) in CLOSED
+    return normalised(name_of(distribution)) in CLOSED
 
 
 def _listed(distribution: Distribution) -> dict[str, str]:
@@ -198,7 +198,7 @@ def _sources(distribution: Distribution) -> Iterator[tuple[str, str]]:
 def _tops(distribution: Distribution) -> Sequence[str]:
     """Names of its top-level packages and modules."""
     listed = (distribution.read_text("top_level.txt") or "").split()
-    return listed or [normalised(distribution.name).replace("-", "_")]
+    return listed or [normalised(name_of(distribution)).replace("-", "_")]
 
 
 def _difference(path: Path, recorded: str, size: str) -> str:

@@ -108,7 +108,13 @@ def _mentions(distribution: Distribution, top: str) -> bool:
         return top in listed
     stem = top.partition(".")[0]
     tops = (distribution.read_text("top_level.txt") or "").split()
-    return stem in tops or normalised(distribution.name) == normalised(stem)
+    return stem in tops or normalised(name_of(distribution)) == normalised(stem)
+
+
+@lru_cache(maxsize=1024)  # which importlib parses anew each time, and each function asks for it
+def name_of(distribution: Distribution) -> str:
+    """A distribution's name, as its metadata spell it."""
+    return distribution.name
 
 
 @lru_cache(maxsize=1024)  # a process asks hundreds of distributions for each package it reaches

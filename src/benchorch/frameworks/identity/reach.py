@@ -39,6 +39,7 @@ from benchorch.frameworks.identity.owners import (
     Owner,
     listing_files,
     module_label,
+    name_of,
 )
 
 _CLASS_NOISE = frozenset(
@@ -157,7 +158,7 @@ class Reach:
 
     def _noted(self, owner: Owner, file: str | None) -> Owner:
         if isinstance(owner, Distribution):
-            files = self._packages.setdefault(owner.name, (owner, set()))[1]
+            files = self._packages.setdefault(name_of(owner), (owner, set()))[1]
             if file and not file.endswith(".so"):
                 files.add(Path(file))
         elif owner == USER and file:
