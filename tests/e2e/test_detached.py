@@ -24,7 +24,7 @@ matrix: {model.factory: [my_zoo:works, my_zoo:held, my_zoo:Net]}
 """
 """The second trial goes on when `go` is there: however slow the machine, the run waits for it."""
 
-PATIENCE_S = 240.0
+PATIENCE_S = 900.0
 
 
 def eventually(true: Callable[[], Any]) -> Any:
@@ -82,16 +82,16 @@ def test_a_sweep_outlives_its_terminal_is_watched_ended_and_resumed(
     assert seen["state"] == "running"
     assert seen["pid"] == submitted["pid"]
     assert os.getsid(seen["pid"]) == seen["pid"], "it has a session of its own"
-    assert seen["left_s"] > 0
+    assert seen["left_s"] >= 0  # 0 once the end that was expected is past
 
-    ended = place.run("cancel", plan_id, "--yes")
+    ended = place.run("cancel", plan_id, "--yes", "--wait", str(PATIENCE_S))
     assert f"resume {plan_id}" in ended.stdout
     with pytest.raises(ProcessLookupError):
         eventually(lambda: os.kill(seen["pid"], 0))
     seen = status(place, directory.name)
     assert seen["state"] == "interrupted"
     assert seen["done"] == 1
-    followed, _ = follower.communicate(timeout=400)
+    followed, _ = follower.communicate(timeout=PATIENCE_S)
     assert "works eager: measure process 1" in followed
     assert "Interrupted: the table is partial" in followed
 

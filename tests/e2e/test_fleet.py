@@ -40,10 +40,12 @@ def work(trial, *, attempt, isolated, emit):
             "node": ray.get_runtime_context().get_node_id()}
     return TrialResult(trial_id=trial.trial_id, labels=told, outcome=Outcome.OK)
 
+WAITS = ("wait_s", "start_s", "spot_wait_s")
+
 def main():
     trials = [Trial(trial_id=f"{kind}-{i}", labels={"hardware_kind": kind}, spec={"s": s})
               for kind, each in seconds.items() for i, s in enumerate(each)]
-    executor = RayExecutor(rehearse=True, most=1, idle_s=2, wait_s=240, start_s=240)
+    executor = RayExecutor(rehearse=True, most=1, idle_s=2, **dict.fromkeys(WAITS, 900))
     for result in executor.run(trials, work, lambda event: None):
         alive = [node for node in ray.nodes() if node["Alive"]]
         kinds = [k for n in alive for k in n["Resources"] if k.startswith("benchorch:")]
@@ -92,7 +94,7 @@ def start(
 def swept(directory: Path, mark: str, seconds: dict[str, list[float]]) -> list[list[Any]]:
     """What is told of each trial, in the order in which they ended; no process is left."""
     sweep = start(directory, mark, seconds)
-    out, err = sweep.communicate(timeout=400)
+    out, err = sweep.communicate(timeout=1000)
     assert sweep.returncode == 0, err
     told = [json.loads(line) for line in out.splitlines()]
     assert {line[0] for line in told} == {
@@ -145,6 +147,8 @@ class Work:
     def __call__(self, trial, *, attempt, isolated, emit):
         time.sleep(trial.spec["s"])
         return TrialResult(trial_id=trial.trial_id, labels={}, outcome=Outcome.OK)
+
+WAITS = ("wait_s", "start_s", "spot_wait_s")
 
 def main():
     trials = [Trial(trial_id=n, labels={"hardware_kind": KIND}, spec={"s": s, "stopping": {

@@ -179,7 +179,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     first = subprocess.Popen(
         command, cwd=place.path, env=environment, stdout=subprocess.PIPE, text=True
     )
-    assert until(lambda: account.scripts, 400)
+    assert until(lambda: account.scripts, 1000)
     first.kill()  # as a closed lid, for good
     first.wait()
     assert account.heads() == 1
@@ -204,11 +204,11 @@ def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on
             place.command(*line), cwd=place.path, env=environment_of(place, key="short-lived"),
             stdout=output, stderr=output,
         )  # fmt: skip
-    assert until(lambda: any(map(lines_of, runs_of(place))), 300), log.read_text()
+    assert until(lambda: any(map(lines_of, runs_of(place))), 1000), log.read_text()
     aws = emulator()
     aws.break_it(Fault(".*", code="ExpiredToken", status=400, key="short-lived"))
     try:
-        first.wait(timeout=400)
+        first.wait(timeout=1000)
     finally:
         aws.traffic.faults.clear()
         first.kill()

@@ -46,7 +46,6 @@ KINDS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("name", "kind"), one_in(11, itertools.product(LINES, KINDS)))
 def test_what_is_no_file_ends_with_a_sentence(
     name: str, kind: str, commands: Commands, tmp_path: Path

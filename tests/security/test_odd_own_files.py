@@ -43,7 +43,6 @@ KINDS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", one_in(3, FILES))
 def test_no_command_waits_for_what_is_no_file(
     name: str, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

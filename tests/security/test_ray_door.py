@@ -129,9 +129,11 @@ def test_the_head_answers_the_token_and_nothing_else(cluster: Cluster) -> None:
     ],
 )
 def test_no_web_server_of_it_serves_strangers(cluster: Cluster, path: str) -> None:
-    ports = [port for _, port in listeners(cluster)]
-    assert until(lambda: any(web(port, "GET", path, None)[0] == 401 for port in ports), 300)
-    for port in ports:
+    def ports() -> list[int]:
+        return [port for _, port in listeners(cluster)]
+
+    assert until(lambda: any(web(port, "GET", path, None)[0] == 401 for port in ports()), 300)
+    for port in ports():
         for token, refusal in ((None, 401), (secrets.token_hex(32), 403)):
             for method in ("GET", "POST", "DELETE"):
                 status, content = web(port, method, path, token)

@@ -46,7 +46,7 @@ class Shell:
     def type(self, text: str, awaited: str) -> str:
         """What the terminal shows, up to what is awaited."""
         os.write(self._here, text.encode())
-        shown, until_s = "", time.monotonic() + 60
+        shown, until_s = "", time.monotonic() + 400
         while awaited not in shown and time.monotonic() < until_s:
             if select.select([self._here], [], [], 1)[0]:
                 shown += os.read(self._here, 65536).decode(errors="replace")

@@ -13,6 +13,7 @@ import pytest
 
 from benchorch.domain.measurement import DeviceMemory
 from benchorch.errors import MeasureError
+from benchorch.hardware import nvidia_meter
 from benchorch.hardware.nvidia_meter import (
     NvidiaMeter,
     NvmlDevice,
@@ -136,7 +137,8 @@ def test_a_device_that_tells_neither_energy_nor_power_says_so() -> None:
     assert meter.busy_s() is None
 
 
-def test_busy_seconds_are_summed_up_from_utilisation() -> None:
+def test_busy_seconds_are_summed_up_from_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvidia_meter, "SAMPLES_PER_S", 0.001)  # its thread adds none meanwhile
     meter = meter_of(UtilizationRates=SimpleNamespace(gpu=50))
     assert isinstance(meter.driver, NvmlDevice)
     try:

@@ -58,10 +58,10 @@ def test_what_is_decided_takes_no_more_time() -> None:
 
 
 def test_a_budget_bounds_the_end_once_every_trial_has_begun() -> None:
-    found = end(budget_s=5.0)
+    found = end(budget_s=50.0)
     found.note(measured(OF_EAGER, 1, each_s=20.0))
     assert found.left_s > 60.0
     found.note(measured(OF_FAST, 1, each_s=20.0))
-    assert found.left_s <= 5.0
+    assert found.left_s <= 50.0
     assert found.budget_ends_s is not None
     assert found.budget_ends_s > time.monotonic()

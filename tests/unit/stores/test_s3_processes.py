@@ -99,7 +99,7 @@ def test_of_twenty_four_machines_one_builds(start: Start, tmp_path: Path, bucket
     for number in range(4):
         wait_for(tmp_path / f"ready-{number}")
     (tmp_path / "go").touch()
-    ended = [process.communicate(timeout=200) for process in processes]
+    ended = [process.communicate(timeout=500) for process in processes]
     answers = [line for out, _ in ended for line in out.splitlines()]
     assert sorted(answers) == ["False 1"] * 23 + ["True 1"], "".join(err for _, err in ended)
     assert (tmp_path / "builds").read_text() == "built\n"

@@ -385,6 +385,7 @@ def test_a_check_of_first_calls_that_takes_too_long_is_noted_beside_the_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reference, "_SLOWEST_S", 0.5)
+    monkeypatch.setattr(reference, "_QUICK_S", 600.0)
     verdict = judge_model(SlowInForks, X, "eager")
     assert verdict.kind is Kind.AGREES
     (note,) = (note for note in verdict.notes if "first call" in note)

@@ -34,7 +34,10 @@ LIMITS = {"memory_gib": None, "build_timeout_s": 60, "measure_timeout_s": 60}
 
 
 @pytest.mark.skipif(not is_possible(), reason="needs Linux")
-def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> None:
+def test_a_round_has_one_template_and_the_next_round_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates_module, "_READY_S", 500.0)
     templates = Templates([])
     templates.renew(processes=2)
     try:
@@ -67,6 +70,7 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
 def test_the_templates_of_certain_rounds_import_together_and_serve_one_round_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(templates_module, "_READY_S", 500.0)
     monkeypatch.setattr(templates_module, "physical_cores", lambda: 2)
     starts = []
     monkeypatch.setattr(
