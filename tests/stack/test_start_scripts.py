@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "infra" / "terraform" / "scripts"
 
 
@@ -43,3 +45,41 @@ def test_a_head_from_a_baked_image_has_the_program_that_makes_packages(tmp_path:
     )
     assert done.stdout == "metadata\n"  # nothing was installed
     assert (tmp_path / "make_packages.sh").exists()
+
+
+@pytest.mark.parametrize(
+    ("starts_at", "tries", "ended"),
+    [(1, 1, "shutdown -h now"), (3, 3, "shutdown -h now"), (4, 3, "failed ray 1")],
+)
+def test_a_worker_whose_ray_starts_too_slowly_tries_again(
+    tmp_path: Path, starts_at: int, tries: int, ended: str
+) -> None:
+    """From a baked image, whose disk is read for the first time, imports take many seconds."""
+    log = tmp_path / "start.log"
+    text = (SCRIPTS / "worker.sh.tftpl").read_text()
+    text = text.replace("/var/log/benchorch-start.log", str(log))
+    text = text.replace("${address_parameter}", "/head-address")
+    ray = tmp_path / "env" / "bin" / "ray"
+    ray.parent.mkdir(parents=True)
+    ray.write_text(
+        f"""#!/bin/bash
+        echo "$1 $2" >> {tmp_path}/starts
+        [[ $(wc -l < {tmp_path}/starts) -ge {starts_at} ]] && echo "Ray runtime started." >> {log}
+        exit 1
+        """
+    )
+    ray.chmod(0o755)
+    played = f"""
+        set -Eeuo pipefail
+        home={tmp_path} address=10.0.0.2
+        node() {{ [[ $1 == metadata ]] && echo r6i-spot; return 0; }}
+        shutdown() {{ echo "shutdown $*"; }}
+        failed() {{ local code=$?; trap - EXIT; echo "failed $step $code"; }}
+        trap failed EXIT
+    """
+    log.touch()
+    done = subprocess.run(
+        ["bash", "-c", played + text], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines()[-1] == ended, done.stderr
+    assert (tmp_path / "starts").read_text() == "start --block\n" * tries
