@@ -14,6 +14,7 @@ from benchorch.frameworks import onnx_files
 from benchorch.frameworks.onnx_files import MODEL_FILE
 from benchorch.frameworks.onnx_operators import translations
 from benchorch.frameworks.program_outputs import read_outputs, write_outputs
+from benchorch.frameworks.tensor_parts import stored_bytes
 from benchorch.frameworks.torch_call import program_in
 from benchorch.frameworks.torch_program import return_tensors
 from benchorch.frameworks.torch_tracing import (
@@ -148,5 +149,5 @@ def _size_bytes(source: torch.nn.Module | torch.export.ExportedProgram) -> int:
     import torch
 
     if isinstance(source, torch.nn.Module):
-        return sum(each.nbytes for each in source.state_dict().values())
-    return sum(each.nbytes for each in source.state_dict.values())
+        return stored_bytes(source.state_dict().values())
+    return stored_bytes(source.state_dict.values())

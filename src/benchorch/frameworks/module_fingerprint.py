@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
+from benchorch.frameworks.tensor_parts import dense_parts
 
 if TYPE_CHECKING:
     import torch
@@ -57,8 +58,9 @@ def state_digest(module: torch.nn.Module) -> str:
     total = hashlib.sha256()
     for name, tensor in _tensors(module):
         total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        total.update(flat.numpy().data)
+        for part in dense_parts(tensor.detach()):
+            flat = part.cpu().contiguous().reshape(-1).view(torch.uint8)
+            total.update(flat.numpy().data)
     return total.hexdigest()
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
+from benchorch.frameworks.tensor_parts import dense_parts
+
 if TYPE_CHECKING:
     import torch
 
@@ -175,6 +177,9 @@ def _inside(value: object, depth: int, seen: set[int]) -> str:
 
 
 def _tensor_digest(tensor: torch.Tensor) -> str:
+    parts = dense_parts(tensor)
+    if len(parts) > 1:
+        return " ".join(map(_tensor_digest, parts))
     if tensor.is_meta or tensor.nbytes > _HASHED_BYTES:
         version = -1 if tensor.is_inference() else tensor._version
         return f"{tensor.data_ptr()} {version}"

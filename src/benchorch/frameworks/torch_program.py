@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
+from benchorch.errors import BuildError
 from benchorch.frameworks.output_paths import leaf_paths
 from benchorch.frameworks.program_archive import check_program, load_unchecked
 from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_operators import program_operators
+from benchorch.frameworks.upstream_errors import wrap_errors
 
 if TYPE_CHECKING:
     import torch
@@ -60,13 +62,15 @@ def save_program(program: torch.export.ExportedProgram, directory: Path) -> None
     """Write the program to that directory; what it returns becomes a flat tuple of tensors.
 
     Reading it needs no class of the model's package then. Names of its outputs, and strings,
-    numbers and None among them, which no format carries, are written beside it.
+    numbers and None among them, which no format carries, are written beside it. BuildError where
+    torch cannot write it, as with a sparse tensor that is compressed by rows.
     """
     import torch
 
     outputs = return_tensors(program)
     write_outputs(replace(outputs, operators=program_operators(program)), directory)
-    torch.export.save(program, directory / PROGRAM_FILE)
+    with wrap_errors(BuildError, "torch.export.save refused the program"):
+        torch.export.save(program, directory / PROGRAM_FILE)
 
 
 def return_tensors(program: torch.export.ExportedProgram) -> Outputs:

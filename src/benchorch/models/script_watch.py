@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 from benchorch.frameworks.identity.owners import USER
 from benchorch.frameworks.identity.stacks import GENERATED, kind_of
+from benchorch.frameworks.tensor_parts import stored_bytes
 from benchorch.models.script_inputs import CapturedArguments, capture_arguments, raw_key
 
 if TYPE_CHECKING:
@@ -453,8 +454,8 @@ class Watch:
             kind=type(module),
             module=weakref.ref(module),
             parameters=sum(p.numel() for p in parameters),
-            parameter_bytes=sum(p.nbytes for p in parameters),
-            buffer_bytes=sum(b.nbytes for b in buffers),
+            parameter_bytes=stored_bytes(parameters),
+            buffer_bytes=stored_bytes(buffers),
             dtypes=tuple(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
         )
         self.models.append(seen)

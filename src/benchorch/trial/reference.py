@@ -33,6 +33,7 @@ from benchorch.frameworks.module_precision import half_precision, in_dtype
 from benchorch.frameworks.module_state import changes, snapshot
 from benchorch.frameworks.near_weights import NEAR_DRAWS, near_modules
 from benchorch.frameworks.numpy_files import save_arrays, saved
+from benchorch.frameworks.tensor_parts import state_bytes
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
 from benchorch.interfaces.generation import CONTINUATION
@@ -573,8 +574,7 @@ def _write_referee(
     """Write the float64 outputs of a copy of the model, where supported and memory allows."""
     import numpy as np
 
-    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
-    if available_memory_bytes() < _REFEREE_FACTOR * state:
+    if available_memory_bytes() < _REFEREE_FACTOR * state_bytes(module):
         return
     try:
         wide = in_dtype(copy.deepcopy(module), "float64")
@@ -600,10 +600,11 @@ def _write_near(
 
     What the baseline's own rounding decides is no decision that a conversion could keep.
     """
-    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
     whole = {name for one in first.values() for name, a in one.items() if a.dtype.kind in "biu"}
     slow = took_s * NEAR_DRAWS > _REFEREE_MOST_S
-    if setup.generates or not whole or slow or available_memory_bytes() < _REFEREE_FACTOR * state:
+    if setup.generates or not whole or slow:
+        return
+    if available_memory_bytes() < _REFEREE_FACTOR * state_bytes(module):
         return
     try:
         for draw, near in enumerate(near_modules(copy.deepcopy(module))):

@@ -394,6 +394,20 @@ def test_a_check_of_first_calls_that_takes_too_long_is_noted_beside_the_verdict(
     assert not judge_model(Plain, X, "eager").notes
 
 
+class Neighbours(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("adjacency", torch.eye(4).roll(1, 0).to_sparse_coo())
+        self.linear = torch.nn.Linear(16, 4)
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return torch.sparse.mm(self.adjacency, self.linear(x))
+
+
+def test_a_model_with_a_sparse_buffer_is_measured() -> None:
+    assert judge_model(Neighbours, X, "torchscript").kind is Kind.AGREES
+
+
 def test_a_branch_that_tracing_froze_is_found_by_variations_of_the_one_example() -> None:
     verdict = judge_model(Branching, X, "torchscript")
     assert verdict.kind is Kind.DIFFERS

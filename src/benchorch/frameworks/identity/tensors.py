@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from benchorch.frameworks.tensor_parts import dense_parts
+
 if TYPE_CHECKING:
     import torch
 
@@ -31,8 +33,9 @@ def _take(total: Any, tensor: torch.Tensor) -> None:
         elif tensor.is_quantized:
             _take_quantised(total, tensor)
         elif tensor.layout is not torch.strided:
-            dense = tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
-            _take_plain(total, dense.to_dense())
+            ordered = tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
+            for part in dense_parts(ordered):
+                _take(total, part)
         else:
             if not tensor.is_contiguous():
                 total.update(f"{tensor.stride()}|".encode())

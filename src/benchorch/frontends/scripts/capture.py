@@ -118,11 +118,6 @@ def alike(expected: object, answer: object) -> bool:
     return True
 
 
-def state_bytes(module: torch.nn.Module) -> int:
-    """Size of a module's parameters and buffers."""
-    return sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
-
-
 def too_large(spent: int, size: int) -> str:
     """Why weights of that size are not written after `spent` bytes of others; "" where they are."""
     if spent + size <= MOST_BYTES:

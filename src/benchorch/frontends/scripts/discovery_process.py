@@ -425,7 +425,8 @@ class _InputFiles:
 
     def _save(self, first_call: FirstCall, call: dict[str, Json], folder: Path) -> None:
         """Save the language model at its first call, whose cache is no input of a generation."""
-        from benchorch.frontends.scripts.capture import state_bytes, too_large
+        from benchorch.frameworks.tensor_parts import state_bytes
+        from benchorch.frontends.scripts.capture import too_large
         from benchorch.models.saved_language_model import NotSavedError, save_language_model
 
         seen = first_call.seen
@@ -474,13 +475,9 @@ class _InputFiles:
         self, first_call: FirstCall, folder: Path
     ) -> tuple[Mapping[str, Json] | None, str]:
         """The program or the bundle of a call; why it is no program, or neither."""
+        from benchorch.frameworks.tensor_parts import state_bytes
         from benchorch.frontends.scripts.bundle import bundle
-        from benchorch.frontends.scripts.capture import (
-            NotCapturedError,
-            capture,
-            state_bytes,
-            too_large,
-        )
+        from benchorch.frontends.scripts.capture import NotCapturedError, capture, too_large
 
         if not self.request.capture:
             return None, ""
