@@ -135,7 +135,7 @@ def _as_rates(times: Samples | None) -> Samples | None:
 
 def _paired_times(match: Match) -> Samples | None:
     a, b = match.a, match.b
-    if a.plan_id != b.plan_id:
+    if is_apart(match):
         return None
     if _is_paired_with(b, a):
         return Samples(design=b.evidence.design, pairs=_pairs(b))
@@ -182,8 +182,7 @@ def _may_differ_by_session(match: Match, metric: str) -> bool:
 
     A floor repeats: what disturbs some calls of a session does not move it.
     """
-    apart = match.a.plan_id != match.b.plan_id
-    return apart and metric_kinds.drifts(metric) and metric != metric_kinds.FLOOR
+    return is_apart(match) and metric_kinds.drifts(metric) and metric != metric_kinds.FLOOR
 
 
 def machine_change(match: Match, metric: str, across: Collection[str]) -> Difference | None:
@@ -246,6 +245,13 @@ def is_same(match: Match) -> bool:
     started = [None if side.result is None else side.result.started_at for side in (a, b)]
     same = a.plan_id == b.plan_id and a.trial.trial_id == b.trial.trial_id
     return same and started[0] == started[1]
+
+
+def is_apart(match: Match) -> bool:
+    """Whether the two are of different sessions; a trial that ran again keeps its run's plan."""
+    a, b = match.a, match.b
+    again = a.trial.trial_id == b.trial.trial_id and not is_same(match)
+    return again or a.plan_id != b.plan_id
 
 
 def is_exact(match: Match, metric: str) -> bool:

@@ -68,7 +68,7 @@ class StoredTrial:
     """Stored trial of a run.
 
     Attributes:
-        plan_id: of the session it was measured in.
+        plan_id: of the run it was measured in.
         result: without its processes; None where the run ended before it.
         summary: what was derived from the raw series while they were there; None without result.
     """

@@ -237,7 +237,7 @@ class _Case:
         within the equivalence margin may be the session.
         """
         delta, (low, high) = self._delta_ratio(), _ends(found.ratio)
-        apart = samples.design == SEQUENTIAL and self.match.a.plan_id != self.match.b.plan_id
+        apart = samples.design == SEQUENTIAL and pairing.is_apart(self.match)
         beyond = low > 1 + delta or high < 1 / (1 + delta)
         certain = beyond or samples.session is not None or found.verdict == EQUIVALENT
         if self.metric != metric_kinds.FLOOR or not apart or certain:

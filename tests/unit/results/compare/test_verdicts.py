@@ -178,6 +178,26 @@ def test_pairs_of_another_session_are_no_pairs_of_this_one() -> None:
     assert verdict(once("a"), fast, LATENCY, "conversion").design == "sequential"
 
 
+def test_a_trial_that_ran_again_is_of_another_session() -> None:
+    """`rerun` keeps the plan; what slowed a trial and its baseline alike must not cancel."""
+    (eager, fast), (eager_again, fast_again) = (
+        session(
+            "a",
+            (EAGER, result(EAGER, 2 * call_ns, seed=seed)),
+            (FAST, result(FAST, call_ns, seed=seed, baseline_ns=2 * call_ns)),
+        )
+        for seed, call_ns in enumerate((1e6, 2e6))
+    )
+    for a, b in ((eager, eager_again), (fast, fast_again)):
+        found = verdict(a, b)
+        assert (found.verdict, found.design) == ("slower", "sequential")
+        assert found.session_ratio is not None
+        assert found.ratio is not None
+        assert found.ratio.value == pytest.approx(2, rel=0.01)
+    within = verdict(eager_again, fast_again, LATENCY, "conversion")
+    assert within.design == "alternated"
+
+
 def test_the_same_observations_are_the_same() -> None:
     found = verdict(once("a", canaries_ns=None), once("a", canaries_ns=None))
     assert (found.verdict, found.design) == ("equivalent", "exact")
