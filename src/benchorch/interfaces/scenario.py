@@ -28,9 +28,12 @@ class Scenario(ABC):
     Class attributes:
         pairing: the narrowest pairing with the baseline: ``alternated`` inside a process,
             ``adjacent`` processes where the scenario itself is what is compared, or ``none``.
+        several_rates: whether it offers several rates, which follow from how fast the calls are:
+            times of its queries are not of a load that another version has, too.
     """
 
     pairing: ClassVar[str] = "alternated"
+    several_rates: ClassVar[bool] = False
 
     @property
     def sampling(self) -> Sampling | None:

@@ -46,6 +46,8 @@ class PeakRate(OpenLoop):
         duration_s, min_queries: of the run that follows.
     """
 
+    several_rates = True
+
     target_ms: float
     width_ratio: float = 0.03
     budget_s: float = 120.0

@@ -24,6 +24,8 @@ class ThroughputLatency(OpenLoop):
         seed: of the order, too.
     """
 
+    several_rates = True
+
     fractions: tuple[float, ...] = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
     replicates: int = 2
     duration_s: float = 10.0

@@ -41,7 +41,14 @@ from benchorch.results.compare.load_run import derive
 from benchorch.results.report.plan_text import skip_text
 from benchorch.run.duel.checkout import Checkout, checked_out
 from benchorch.run.duel.contender import CodeVersion
-from benchorch.run.duel.duel import DuelExtent, fight, prepared, refuse_remote, terms_of
+from benchorch.run.duel.duel import (
+    DuelExtent,
+    fight,
+    prepared,
+    refuse_remote,
+    refuse_several_rates,
+    terms_of,
+)
 from benchorch.run.duel.messages import Origin
 
 # All that a version is compared by is measured; nothing else is.
@@ -132,6 +139,7 @@ def _fought(words: Sequence[str], options: _DuelOptions, terminal: Terminal) -> 
         raise ConfigError(["duel needs --against REV, or --env A B, or both."], next=line)
     made = planned(request)
     refuse_remote(made.plan, is_remote=made.way() is not Way.LOCAL)
+    refuse_several_rates(made.plan)
     skips = [skip_text(skip) for skip in made.plan.skips if skip.requested]
     if skips and not request.allow_skips:
         accepting = Correction(added=(ALLOW_SKIPS,))

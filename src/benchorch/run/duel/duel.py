@@ -13,11 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchorch.config.components import make
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError, ExecutorError
+from benchorch.errors import ConfigError, Correction, ExecutorError, Problem
 from benchorch.formatting import cell_name, interval_text, plural, varying_labels
+from benchorch.interfaces.scenario import Scenario
 from benchorch.journal import run_directory
 from benchorch.progress import Say
 from benchorch.results.compare.duels import (
@@ -298,3 +300,19 @@ def refuse_remote(plan: Plan, *, is_remote: bool) -> None:
     if not plan.trials:
         reasons = [f"{skip.reason} {skip.remedy}".strip() for skip in plan.skips]
         raise ConfigError(reasons or ["There is no trial to run."])
+
+
+def refuse_several_rates(plan: Plan) -> None:
+    """ConfigError where each side would offer rates that follow from its own speed.
+
+    A slower one is offered less, and its responses may then be the shorter ones.
+    """
+    for trial in plan.trials:
+        if make(node_of(trial.spec, "scenario"), Scenario, "scenario").several_rates:
+            name = trial.labels["scenario"]
+            problem = (
+                f"scenario: a duel compares times of queries, and {name} offers each side rates "
+                "of its own. Name one for both: scenario=server scenario.rate_per_s=RATE; or "
+                "measure each in a run, and compare the two runs."
+            )
+            raise ConfigError([Problem(problem, Correction(settings=("scenario=server",)))])

@@ -49,6 +49,8 @@ def repository(tmp_path: Path, monkeypatch) -> Path:
         (("--env", "nowhere", "nowhere"), "neither an environment's folder nor an interpreter"),
         (("--against", "HEAD", "--directory", "."), "a duel has a folder of its own"),
         (("--against", "HEAD", "model=mpl"), "mlp"),
+        (("--against", "HEAD", "scenario=peak_rate"), "each side rates of its own"),
+        (("--against", "HEAD", "scenario=[server,throughput_latency]"), "scenario.rate_per_s=RATE"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_runs(
