@@ -9,6 +9,9 @@ LATENCY = "latency_ms/p50"
 FLOOR = "latency_ms/p01"
 """Floor metric, which is stable between sessions; see `floor_ms`."""
 
+BEST = "latency_ms/best"
+"""The smallest time, which has no interval by its nature."""
+
 SPEEDUP = "speedup_ratio/p50"
 """A trial's gain over its own baseline: drift of a session cancels out."""
 

@@ -33,6 +33,10 @@ from benchorch.stats.sequential_testing import look_alpha
 LEAST_APART = 3
 """Processes a side from which on two sessions are compared."""
 
+_FEW = "fewer than three processes of a side do not show how much sessions differ"
+_LIMIT = "a side has a lower limit only, from which no ratio follows"
+_NO_INTERVAL = "a side has no interval, so how much sessions differ is not known"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
@@ -47,7 +51,7 @@ class Samples:
         machine: A's over B's speed of the machine, as the reference workloads show it; None where
             it does not count.
         session: what else sessions differ by; None where it does not count.
-        few: whether the values are of two sessions, and too few to show how much these differ.
+        unknown: why no interval of the ratio is known; empty where one is.
     """
 
     design: str
@@ -57,7 +61,7 @@ class Samples:
     intervals: tuple[Estimate, Estimate] | None = None
     machine: Difference | None = None
     session: Difference | None = None
-    few: bool = False
+    unknown: str = ""
 
     @property
     def drift_ratio(self) -> float:
@@ -68,18 +72,21 @@ class Samples:
         """B as the candidate and A as its baseline; None where a value is not positive."""
         if self.pairs:
             return compare_pairs(self.pairs, self.design, delta_ratio=delta_ratio, alpha=alpha)
-        if self.intervals:
-            return self._by_intervals(*self.intervals, delta_ratio=delta_ratio, alpha=alpha)
-        found = compare(
-            self.b, self.a, delta_ratio=delta_ratio, alpha=alpha, drift_ratio=self.drift_ratio
-        )
-        if found is None or not self.few or found.ratio.low is None:
+        found = self._unpaired(delta_ratio=delta_ratio, alpha=alpha)
+        if found is None or not self.unknown or found.ratio.low is None:
             return found and replace(found, design=self.design)
         return Comparison(
             ratio=replace(found.ratio, low=None, high=None),
             verdict=INCONCLUSIVE,
-            reason="two processes of a side do not show how much sessions differ",
+            reason=self.unknown,
             design=self.design,
+        )
+
+    def _unpaired(self, *, delta_ratio: float, alpha: float) -> Comparison | None:
+        if self.intervals:
+            return self._by_intervals(*self.intervals, delta_ratio=delta_ratio, alpha=alpha)
+        return compare(
+            self.b, self.a, delta_ratio=delta_ratio, alpha=alpha, drift_ratio=self.drift_ratio
         )
 
     def _by_intervals(
@@ -164,17 +171,39 @@ def unpaired_samples(
     """The two medians with their intervals, else values of the processes; None without either."""
     if machine is not None and metric_kinds.is_rate(metric):
         machine = replace(machine, centre=-machine.centre)
-    b_own, a_own = (side.metrics.get(metric) for side in (match.b, match.a))
+    sides = match.b, match.a
+    b_own, a_own = (side.metrics.get(metric) for side in sides)
+    apart = _may_differ_by_session(match, metric)
     if b_own and a_own and None not in (b_own.high, a_own.high):
-        own = b_own, a_own
-        positive = all((side.low or 0) > 0 for side in own)  # else there is no ratio's interval
-        if session is None and positive and _may_differ_by_session(match, metric):
-            counts = (len(side.evidence.canaries_ns) for side in (match.b, match.a))
-            session = assumed_session_spread(*zip(own, counts, strict=True))
-        return Samples(design=SEQUENTIAL, intervals=own, machine=machine, session=session)
-    b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))
-    few = min(len(a), len(b)) < LEAST_APART and _may_differ_by_session(match, metric)
-    return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine, few=few) if a and b else None
+        counts = [len(side.evidence.canaries_ns) for side in sides]
+        b_own, a_own = map(_of_processes, (b_own, a_own), counts)
+        few = apart and session is None and min(counts) < LEAST_APART
+        positive = all((one.low or 0) > 0 for one in (b_own, a_own))  # else no ratio's interval
+        if apart and session is None and positive and not few:
+            session = assumed_session_spread((b_own, counts[0]), (a_own, counts[1]))
+        return Samples(
+            design=SEQUENTIAL,
+            intervals=(b_own, a_own),
+            machine=machine,
+            session=session,
+            unknown=_FEW if few else "",
+        )
+    b, a = (side.evidence.values.get(metric, ()) for side in sides)
+    if not (a and b):
+        return None
+    unknown = ""
+    if any(one is not None and one.at_least for one in (b_own, a_own)):
+        unknown = _LIMIT
+    elif apart and min(len(b), len(a)) < LEAST_APART:
+        unknown = _FEW
+    elif apart and metric != metric_kinds.BEST:
+        unknown = _NO_INTERVAL
+    return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine, unknown=unknown)
+
+
+def _of_processes(one: Estimate, count: int) -> Estimate:
+    """The same, of no more observations than processes: the calls of one depend on it."""
+    return replace(one, n=min(one.n, count)) if count else one
 
 
 def _may_differ_by_session(match: Match, metric: str) -> bool:

@@ -223,6 +223,8 @@ class _Case:
 
     def _more(self, samples: Samples) -> str:
         """What would bring a verdict, as the trial is."""
+        if any(one is not None and one.at_least for one in (self._a, self._b)):
+            return _LONGER_LOAD
         a, b = (side.trial.labels.get("conversion") for side in (self.match.a, self.match.b))
         if a != b and samples.design == SEQUENTIAL:
             return _interleave(self.match).partition(";")[0]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchorch.results.compare.gate import gate
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP, TARGET_RATE
 from benchorch.results.compare.stored_run import StoredTrial
@@ -18,6 +19,7 @@ from support.synthetic_runs import CANARY_NS, failed, once, price, result, sessi
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
 SMALL = trial("small", baseline=EAGER)
+FEW = "fewer than three processes of a side do not show how much sessions differ"
 THROUGHPUT = "throughput_items_per_s/mean"
 RESPONSE, CAPACITY = "response_ms/p50", "capacity_per_s/mean"
 USD = "cost_usd_per_million_items/on_demand"
@@ -263,7 +265,7 @@ def test_two_processes_of_a_side_of_two_sessions_decide_nothing(fewer: int) -> N
     """Three have what sessions differ by in their interval, which two do not have."""
     found = verdict(once("a", processes=2), once("b", 9e6, processes=fewer))
     assert found.verdict == "inconclusive"
-    assert found.reason == "two processes of a side do not show how much sessions differ"
+    assert found.reason == FEW
     assert found.ratio is not None
     assert (found.ratio.low, found.p_value) == (None, None)
     assert verdict(once("a", processes=3), once("b", 9e6, processes=3)).verdict == "slower"
@@ -334,15 +336,30 @@ def test_the_primary_metric_is_one_that_both_have() -> None:
     assert primary_metric(Match(name="x", a=once("a"), b=session("b", (EAGER, failed(EAGER)))[0]))
 
 
-def under_load(plan_id: str, values: dict[str, float], scenario: str = "peak_rate") -> StoredTrial:
-    """A trial with these metrics alone; each interval is 10 % wide."""
-    one = once(plan_id, of=trial(labels={"scenario": scenario}))
+def under_load(
+    plan_id: str,
+    values: dict[str, float],
+    scenario: str = "peak_rate",
+    *,
+    reach: float = 0.05,
+    processes: int = 10,
+    **fields: Any,
+) -> StoredTrial:
+    """A trial with these metrics alone; each interval reaches so far, 5 %, from its value."""
+    one = once(plan_id, of=trial(labels={"scenario": scenario}), processes=processes)
     assert one.summary is not None
     metrics = {
-        name: replace(one.metrics[LATENCY], value=value, low=0.95 * value, high=1.05 * value)
+        name: replace(
+            one.metrics[LATENCY],
+            **{"value": value, "low": (1 - reach) * value, "high": (1 + reach) * value, **fields},
+        )
         for name, value in values.items()
     }
-    return replace(one, summary=replace(one.summary, metrics=metrics))
+    own = {
+        name: tuple(value + 0.001 * i for i in range(processes)) for name, value in values.items()
+    }
+    evidence = replace(one.evidence, values=own)
+    return replace(one, summary=replace(one.summary, metrics=metrics), evidence=evidence)
 
 
 def primary_verdict(a: StoredTrial, b: StoredTrial) -> tuple[str, str]:
@@ -369,6 +386,58 @@ def test_what_lacks_the_first_metric_is_not_judged_by_a_later_one_under_the_same
     served = under_load("a", {RESPONSE: 4, CAPACITY: 900}, "server")
     assert primary_verdict(served, overloaded) == (RESPONSE, "refused")
     assert primary_metric(Match(name="x", a=a, b=served)) == RESPONSE
+
+
+@pytest.mark.parametrize(
+    ("processes", "state"), [(1, "unclear"), (2, "unclear"), (3, "regression")]
+)
+def test_queries_of_one_or_two_processes_do_not_show_how_much_sessions_differ(
+    processes: int, state: str
+) -> None:
+    """Their interval is within the process: thousands of queries make it narrow."""
+    a, b = (
+        under_load(name, {RESPONSE: ms}, "server", reach=0.01, processes=processes, n=400)
+        for name, ms in (("a", 10.0), ("b", 10.5))
+    )
+    (case,) = gate([a], [b], limit_ratio=0.02).cases
+    found = case.judged
+    assert case.state == state
+    assert found.ratio is not None
+    assert found.ratio.n == processes
+    if processes < 3:
+        assert (found.verdict, found.reason) == ("inconclusive", FEW)
+        assert (found.ratio.low, found.p_value, case.processes_needed) == (None, None, 5)
+    within = replace(b, plan_id="a", trial=replace(b.trial, trial_id="other"))
+    assert verdict(a, within, RESPONSE).verdict == "slower"
+
+
+def test_a_lower_limit_gives_no_verdict() -> None:
+    known = under_load("a", {RESPONSE: 10})
+    low, lower = (
+        under_load(name, {RESPONSE: ms}, high=None, at_least=True)
+        for name, ms in (("b", 92), ("c", 90))
+    )
+    within = replace(lower, plan_id="b", trial=replace(lower.trial, trial_id="other"))
+    for sides in ((known, low), (low, known), (lower, low), (low, within)):
+        found = verdict(*sides, RESPONSE)
+        assert found.verdict == "inconclusive"
+        assert found.reason == "a side has a lower limit only, from which no ratio follows"
+        assert found.remedy.endswith("a longer scenario.duration_s")
+        assert found.ratio is not None
+        assert (found.ratio.low, found.p_value) == (None, None)
+    assert [one.state for one in gate([lower], [low], limit_ratio=0.1).cases] == ["unclear"]
+
+
+def test_rates_without_an_interval_show_nothing_of_how_much_sessions_differ() -> None:
+    """Within a session they are compared by their processes, and the smallest time always is."""
+    a, b = (under_load(name, {THROUGHPUT: rate}, low=None, high=None) for name, rate in
+            (("a", 100), ("b", 120)))  # fmt: skip
+    found = verdict(a, b, THROUGHPUT)
+    assert found.verdict == "inconclusive"
+    assert found.reason == "a side has no interval, so how much sessions differ is not known"
+    within = replace(b, plan_id="a", trial=replace(b.trial, trial_id="other"))
+    assert verdict(a, within, THROUGHPUT).verdict == "faster"
+    assert verdict(once("a"), once("b", 9e6), "latency_ms/best").verdict == "slower"
 
 
 def test_differences_that_do_not_matter_can_be_chosen() -> None:
