@@ -183,15 +183,20 @@ def capacity_of(observed: Observations) -> LoadPhase | None:
 
 
 def _target_rate(observations: Sequence[Observations]) -> Estimate | None:
-    """Highest rate at which the target holds.
-
-    None if only one rate was tried, and where `not_confirmed`.
-    """
-    found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
-    if not found or not_confirmed(at_one_rate(observations)):
-        return None
+    """Highest rate at which the target holds; None without `peaks_of`."""
+    found = peaks_of(observations)
     together = over_processes([peak.value for peak in found], unit="per_s")
     return together and _no_narrower(together, found)
+
+
+def peaks_of(observations: Sequence[Observations]) -> list[Belief]:
+    """Each one's `peak_of`, of the processes that have one.
+
+    Empty where most have none, as the median process then has none, and where `not_confirmed`.
+    """
+    found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
+    unnamed = 2 * len(found) < len(observations) or not_confirmed(at_one_rate(observations))
+    return [] if unnamed else found
 
 
 def _no_narrower(together: Estimate, peaks: Sequence[Belief]) -> Estimate:

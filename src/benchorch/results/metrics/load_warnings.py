@@ -15,7 +15,7 @@ from benchorch.results.metrics.load import (
     at_one_rate,
     capacity_of,
     not_confirmed,
-    peak_of,
+    peaks_of,
     quantile_over,
     seen_under_load,
     to_ms,
@@ -81,10 +81,13 @@ def _never(observations: Sequence[Observations]) -> Iterator[str]:
             "conversion."
         )
     else:
+        named = "the highest rate is that of the others"
+        if not peaks_of(observations):
+            named = "no rate is named as within the target"
         yield (
             f"In {len(refused)} of {len(observations)} processes no rate could be served within "
-            f"{limit}, as service alone took longer; the highest rate is that of the others: try a "
-            "quieter machine, or a larger scenario.target_ms."
+            f"{limit}, as service alone took longer; {named}: try a quieter machine, or a larger "
+            "scenario.target_ms."
         )
 
 
@@ -234,8 +237,8 @@ def _few(mains: Sequence[LoadPhase]) -> Iterator[str]:
 
 
 def _wide_peak(observations: Sequence[Observations]) -> Iterator[str]:
-    found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
-    if not found or not_confirmed(at_one_rate(observations)):
+    found = peaks_of(observations)
+    if not found:
         return
     searched = any(load.purpose == CONFIRMATION for o in observations for load in o.loads)
     remedy = "a larger scenario.budget_s"

@@ -173,6 +173,19 @@ def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() 
     found = load_metrics(both)
     assert found["target_rate_per_s/max"].n == 1
     assert {"response_ms/p50", "achieved_per_s/mean"} <= set(found)
+    assert "the highest rate is that of the others" in first
+
+
+def test_a_rate_that_a_minority_of_processes_found_is_not_named() -> None:
+    slow = QuickClock()
+    scenario = PeakRate(target_ms=10, budget_s=10, duration_s=5, seed=1)
+    found, none = process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))
+    first, *rest = load_warnings([none, none, found])
+    assert first.startswith("In 2 of 3 processes no rate could be served within 10 ms at p99")
+    assert "no rate is named as within the target: try " in first
+    assert not any("highest rate" in said for said in rest)
+    assert "target_rate_per_s/max" not in load_metrics([none, none, found])
+    assert load_metrics([none, found, found])["target_rate_per_s/max"].n == 2
 
 
 def test_the_interval_of_one_search_is_at_the_level_of_all_others() -> None:
