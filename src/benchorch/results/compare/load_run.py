@@ -216,7 +216,9 @@ def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessVal
 
 
 def _unsteady_ratio(processes: Sequence[ProcessRecord]) -> float | None:
-    unsteady = sum(process.steady_from is None for process in processes)
+    from benchorch.results.metrics.load import is_steady
+
+    unsteady = sum(not is_steady(process) for process in processes)
     return unsteady / len(processes) if processes else None
 
 

@@ -23,7 +23,7 @@ from benchorch.stats.binomial_bound import (
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
 from benchorch.stats.peak_rate import LOWEST_RATIO, Belief, bracketed, never, probe
 from benchorch.stats.quantiles import ALPHA, minimum_n, sample_quantile
-from benchorch.stats.queueing import LoadPhase, overloaded, stretches
+from benchorch.stats.queueing import LoadPhase, overloaded, steady, stretches
 from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
 
@@ -34,6 +34,9 @@ WRONG_OVERLOADS = 0.01
 
 LONG_TIMES = 100
 """Correlation times from which a process's own quantile is of the queue and not of its start."""
+
+MOST_UNSTEADY_RATIO = 0.2
+"""Share of a process's stretches whose service times may not have settled."""
 
 CAPACITY, OFFERED, CONFIRMATION = "capacity", "offered", "confirmation"
 
@@ -74,11 +77,25 @@ def at_one_rate(observations: Sequence[Observations]) -> list[LoadPhase]:
 
     A process in which no rate could be searched has none, and the others' still count.
     """
-    found = [
-        [s for s in stretches(observed) if s.load.purpose in (OFFERED, CONFIRMATION)]
-        for observed in observations
-    ]
+    found = [offered_stretches(observed) for observed in observations]
     return [s for one in found for s in one] if all(len(one) <= 1 for one in found) else []
+
+
+def offered_stretches(observed: Observations) -> list[LoadPhase]:
+    """Stretches at the rates in question, without capacity and probes."""
+    return [s for s in stretches(observed) if s.load.purpose in (OFFERED, CONFIRMATION)]
+
+
+def is_steady(process: ProcessRecord) -> bool:
+    """Whether a process reached a steady state; under load, whether nearly all its stretches did.
+
+    The series of a curve has the levels of its rates, in random order: as a whole it need not end
+    in a long level, however steady the process. Stretches of which nobody can tell count as steady.
+    """
+    found = offered_stretches(process.observations)
+    if process.steady_from is not None or not found:
+        return process.steady_from is not None
+    return sum(steady(s) is False for s in found) <= MOST_UNSTEADY_RATIO * len(found)
 
 
 def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | None]]:

@@ -11,10 +11,10 @@ from benchorch.formatting import percent
 from benchorch.results.metrics.load import (
     CAPACITY,
     CONFIRMATION,
-    OFFERED,
     at_one_rate,
     capacity_of,
     not_confirmed,
+    offered_stretches,
     peaks_of,
     quantile_over,
     seen_under_load,
@@ -132,10 +132,8 @@ def _unanswered(observations: Sequence[Observations]) -> Iterator[str]:
     """
     causes, queries, allowed = Counter[str](), 0, 0.0
     for observed in observations:
-        for stretch in stretches(observed):
+        for stretch in offered_stretches(observed):
             load = stretch.load
-            if load.purpose not in (OFFERED, CONFIRMATION):
-                continue
             counted = range(load.end - stretch.settled().due_ns.size, load.end)
             queries += len(counted)
             allowed = 1.0 - load.quantile_ratio
@@ -208,14 +206,12 @@ def _late(observations: Sequence[Observations]) -> Iterator[str]:
 
 
 def _unsettled(observations: Sequence[Observations]) -> Iterator[str]:
-    offered = [
-        s for o in observations for s in stretches(o) if s.load.purpose in (OFFERED, CONFIRMATION)
-    ]
-    unsettled = sum(steady(s) is False for s in offered)
+    found = [stretch for observed in observations for stretch in offered_stretches(observed)]
+    unsettled = sum(steady(stretch) is False for stretch in found)
     if unsettled:
         yield (
             f"Service times had not settled after the first tenth of {unsettled} of "
-            f"{len(offered)} stretches: try a longer scenario.duration_s, or a quieter machine."
+            f"{len(found)} stretches: try a longer scenario.duration_s, or a quieter machine."
         )
 
 

@@ -19,7 +19,7 @@ from benchorch.results.metrics.latency import (
     queries_ms,
     throughput,
 )
-from benchorch.results.metrics.load import load_metrics
+from benchorch.results.metrics.load import is_steady, load_metrics
 from benchorch.results.metrics.resources import resource_metrics, resource_warnings
 from benchorch.results.metrics.speedup import (
     Question,
@@ -94,7 +94,7 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
             metrics=metrics,
             speedup=None,
             control=control(result),
-            steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
+            steady=bool(result.valid) and all(map(is_steady, result.valid)),
             warnings=(
                 *_rehearsal(result),
                 *_of_another_model(result, baseline),

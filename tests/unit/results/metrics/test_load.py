@@ -14,7 +14,8 @@ from benchorch.domain.estimate import METRICS
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.formatting import is_unknown
 from benchorch.hardware.cpu import CpuClock
-from benchorch.results.metrics.load import load_metrics, quantile_over, verdict
+from benchorch.results.compare.load_run import evidence_of
+from benchorch.results.metrics.load import is_steady, load_metrics, quantile_over, verdict
 from benchorch.results.metrics.load_curve import LoadPoint, load_points, rising
 from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.scenarios.peak_rate import PeakRate
@@ -22,7 +23,9 @@ from benchorch.scenarios.server import Server
 from benchorch.scenarios.single_stream import SingleStream
 from benchorch.scenarios.throughput_latency import ThroughputLatency
 from benchorch.stats.binomial_bound import Target, TargetStatus
+from benchorch.stats.steady_state import steady_from
 from support.load_runs import QuickClock, constant, process, queue, run, varying
+from support.synthetic_runs import result, trial
 
 MS = 1_000_000
 
@@ -89,6 +92,31 @@ def test_warm_up_is_not_in_the_figures_and_is_doubted_where_it_lasts() -> None:
     costs = (MS + (4 * MS if n < 4000 else 0) + n % 7 * 1000 for n in range(10**6))
     long = process(run(scenario, varying(clock, costs), clock))
     assert any("had not settled" in doubt for doubt in load_warnings([long]))
+
+
+def curve(seed: int, change: float, rise: float = 0.0) -> ProcessRecord:
+    """A curve whose calls take `change` longer on an idle server, and `rise` more by the end."""
+    observed = run(ThroughputLatency(duration_s=0.5, capacity_s=0.2, seed=seed))
+    costs = np.asarray(observed.durations_ns, dtype=float)
+    for load in observed.loads:
+        idle = 1.0 - (load.utilisation_ratio or 1.0)
+        within = np.linspace(0.0, rise, load.end - load.first)
+        costs[load.first : load.end] *= (1.0 + change * idle) * (1.0 + within)
+    costs *= np.random.default_rng(seed).lognormal(0.0, 0.02, costs.size)
+    observed = replace(observed, durations_ns=tuple(map(int, costs)))
+    whole = steady_from(observed.durations_ns)
+    return replace(process(observed), steady_from=whole)
+
+
+def test_a_curve_is_steady_where_its_stretches_are() -> None:
+    """Calls that take longer at low rates make levels of the series; none is unsteady for that."""
+    processes = [curve(seed, 0.05) for seed in range(10)]
+    assert sum(one.steady_from is None for one in processes) >= 8
+    assert all(map(is_steady, processes))
+    found = replace(result(trial(), processes=1), processes=tuple(processes))
+    assert evidence_of(found, each_process=False).unsteady_ratio == 0.0
+    assert not any(map(is_steady, (curve(seed, 0.05, rise=0.3) for seed in range(3))))
+    assert not is_steady(replace(process(run(SingleStream())), steady_from=None))
 
 
 @pytest.mark.parametrize(
