@@ -194,6 +194,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     assert list(results.parent.glob("trials/*/log.txt"))
 
 
+@pytest.mark.slow  # test_aws_stack.py has the words, executors/test_stack.py the waiting
 def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on(account, place):
     # Results come further apart than the head is asked for them: the first is home before the last.
     slower = (word for word in FAST if not word.startswith("stopping.window_s"))
