@@ -22,8 +22,13 @@ from benchorch.units import format_bytes
 MOST_BYTES = 50 * 2**20
 """Limit of what is copied with a run: recipes and code, no weights and no data."""
 
-SECRET = ("*.pem", "*.key", "id_rsa*", "id_ed25519*", "*credentials*", "*.p12")
-IGNORED = ("__pycache__", "*.pyc", "runs", "mlruns", "mlartifacts", "mlflow.db*", "node_modules")
+SECRET = (
+    *("*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.keystore", "*credentials*"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"),
+    *("*secret*.json", "*secret*.toml", "*secret*.yaml", "*secret*.yml"),  # but no module's name
+)
+DATABASES = ("*.db", "*.db-*", "*.sqlite*", "*.duckdb*")
+IGNORED = ("__pycache__", "*.pyc", "runs", "mlruns", "mlartifacts", "node_modules")
 """Besides everything whose name begins with a dot: .git, .env, .aws, .ssh, .venv."""
 
 # `ray job stop` ends a run as Ctrl-C does, with time to write its results.
@@ -210,7 +215,7 @@ def pack(directory: Path, copy: Path) -> None:
 def _shipped(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
         stays = path.is_symlink() or path.name.startswith(".")
-        if stays or any(path.match(pattern) for pattern in (*SECRET, *IGNORED)):
+        if stays or any(path.match(pattern) for pattern in (*SECRET, *DATABASES, *IGNORED)):
             continue
         if path.is_dir():
             yield from _shipped(path)

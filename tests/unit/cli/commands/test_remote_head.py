@@ -137,10 +137,11 @@ def test_what_travels_is_the_named_directory_without_secrets_links_and_leavings(
 ) -> None:
     work = tmp_path / "work"
     for name in (
-        *("my.yaml", "zoo.py", "package/inner.py", "package/data.txt"),
+        *("my.yaml", "zoo.py", "package/inner.py", "package/data.txt", "secret_sauce.py"),
         *(".env", ".git/config", ".aws/credentials", "package/.env.local", "server.pem"),
         *("id_rsa", "aws_credentials.json", "package/__pycache__/x.pyc", "runs/a/plan.json"),
-        *("mlflow.db", "mlflow.db-wal"),
+        *("mlflow.db", "mlflow.db-wal", "app.db", "data/all.sqlite", "old.sqlite3-journal"),
+        *("id_ecdsa", "deploy.pfx", "secrets.yaml", "package/client_secret_1.json"),
     ):
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +151,8 @@ def test_what_travels_is_the_named_directory_without_secrets_links_and_leavings(
     (work / "folder_link").symlink_to(tmp_path)
     jobs = FakeJobs("x plan y\n", "more\n", "more\n")
     remote_head.submit(jobs, URL, ["my.yaml"], work)
-    assert jobs.travelled == ["my.yaml", "package/data.txt", "package/inner.py", "zoo.py"]
+    own = ["my.yaml", "package/data.txt", "package/inner.py", "secret_sauce.py", "zoo.py"]
+    assert jobs.travelled == own
     assert "--with-code" in jobs.command
 
 
