@@ -99,7 +99,8 @@ def derive(
     results = {one.trial_id: one for one in reader.read_results(directory, say)}
     if running:
         results = {**_unfinished(directory, plan), **results}
-    if not results and plan.trials:
+    goes_on = running and is_running(directory)
+    if not results and plan.trials and not goes_on:
         text = f"{reference}: no trial of this run has a result. Resume it."
         raise ConfigError([text], next=f"benchorch resume {shlex.quote(str(directory))}")
     if not plan.trials and not running:
@@ -118,7 +119,7 @@ def derive(
         plan=plan,
         results=results,
         summaries=summaries,
-        running=running and is_running(directory),
+        running=goes_on,
     )
 
 

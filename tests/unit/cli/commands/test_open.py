@@ -58,6 +58,17 @@ def test_a_run_that_goes_on_has_a_page_without_a_conclusion(tmp_path: Path) -> N
     assert 'content="10"' in text
 
 
+def test_a_run_has_a_page_before_its_first_result(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", (EAGER, None), (FAST, None))
+    with acquire_lock(run):
+        open_command.run.reply([str(run), "--no-browser"])
+    text = (run / "report.html").read_text()
+    assert "Not finished: 0 of 2 trials have ended" in text
+    assert 'content="10"' in text
+    with pytest.raises(ConfigError, match="no trial of this run has a result"):
+        open_command.run.reply([str(run), "--no-browser"])
+
+
 def test_links_lead_to_pages_logs_and_mlflow(run: Path) -> None:
     folder = run / "trials" / FAST.trial_id
     (folder / "critical_path").mkdir()

@@ -193,6 +193,17 @@ def test_a_run_that_goes_on_is_reported_and_not_compared(tmp_path):
     assert not any("has the best figure" in text for text in texts)
 
 
+@pytest.mark.parametrize("suffix", ["html", "csv", "md", "json"])
+def test_a_run_is_reported_before_its_first_result(tmp_path, suffix):
+    there = write_run(tmp_path / "run", (EAGER, None), (FAST, None))
+    with acquire_lock(there):
+        written = _written(there, tmp_path / f"report.{suffix}")
+        said = report.run.reply([str(there)]).text
+    assert "fast" in written
+    assert said.count("not run") == 2
+    assert "Not finished: 0 of 2 trials have ended, so nothing is concluded yet." in said
+
+
 def test_page_table_and_terminal_say_the_same_of_an_interrupted_run(tmp_path):
     there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, OF_FAST), (SLOW, None))
     partial = "; slow not run; partial, because not every trial has ended."
