@@ -15,7 +15,7 @@ import pytest
 from benchorch.cli.commands import archive as command
 from benchorch.domain.result import Outcome, TrialResult, UploadedFile
 from benchorch.errors import ConfigError
-from benchorch.journal import run_directory, uploads
+from benchorch.journal import registry, run_directory, uploads
 from benchorch.run import archive
 from benchorch.run.archive import archive_run, archived_runs, download_run
 from benchorch.stores.attempt_bucket import AttemptBucket
@@ -398,6 +398,24 @@ def test_a_fetched_run_is_known_by_its_plan(
     from benchorch.journal.registry import find_invocation
 
     assert find_invocation(plan_id(run)) == (tmp_path / told["directory"])
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+def test_the_next_commands_of_a_fetched_run_that_was_made_elsewhere_trust_it(
+    run: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_here: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("BENCHORCH_RESULTS_URL", bucket.url)
+    if made_here:
+        registry.remember_plan(plan_id(run), run)
+    command.run_keep.reply([str(run)])
+    told = command.run_fetch.reply([plan_id(run)]).text.splitlines()
+    trusted = "" if made_here else f" --trust runs/{plan_id(run)}"
+    assert told[-2:] == [
+        f"  MLflow   python -m benchorch record runs/{plan_id(run)}{trusted}",
+        f"  resume   python -m benchorch resume {plan_id(run)}{trusted}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, StoreError
 from benchorch.formatting import plural, shell_word
 from benchorch.interfaces.executor import ARCHIVE_VARIABLE
-from benchorch.journal.registry import find_invocation, remember
+from benchorch.journal.registry import find_invocation, is_own, remember
+from benchorch.models import trust
 from benchorch.run.archive import Archived, again, archive_run, archived_runs, download_run
 from benchorch.run.record import end_on_stdin
 from benchorch.run.sidecar import ignore_interrupts
@@ -58,11 +59,13 @@ def run_fetch(
     remember(plan, directory)
     sweep = read_sweep(directory)
     of = len(sweep.plan.trials)
+    is_trusted = is_own(sweep.plan.plan_id, directory)
+    trusted = "" if is_trusted else f" {trust.FLAG} {shell_word(directory)}"
     text = (
         f"{directory}: {sweep.done} of {of} trials have a result ({files} files)\n"
         f"  table    python -m benchorch report {plan}\n"
-        f"  MLflow   python -m benchorch record {shell_word(directory)}\n"
-        f"  resume   python -m benchorch resume {plan}"
+        f"  MLflow   python -m benchorch record {shell_word(directory)}{trusted}\n"
+        f"  resume   python -m benchorch resume {plan}{trusted}"
     )
     data: Json = {"directory": str(directory), "files": files, "results": sweep.done, "trials": of}
     return Reply(text=text, data=data)
