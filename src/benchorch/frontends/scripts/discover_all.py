@@ -95,14 +95,14 @@ class Discovery:
 
     def _kept(self, script: Script, say: Callable[[str], None]) -> ConfigNode | None:
         """What was found before, where that is to be reused and nothing has changed."""
-        found = kept(script, self._how(script)) if self.resume else None
+        found = kept(script, self._how(script), self.timeout_s) if self.resume else None
         if found is not None:
             say(f"{script.path.name}: nothing has changed; what was found before is taken")
         return found
 
     def _remember(self, script: Script, found: ConfigNode) -> None:
         if script.path.is_file():
-            remember(script, found, self._how(script))
+            remember(script, found, self._how(script), self.timeout_s)
 
     def _await(self, futures: Sequence[Future[ConfigNode]], say: Callable[[str], None]) -> None:
         try:

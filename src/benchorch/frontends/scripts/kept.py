@@ -18,21 +18,24 @@ from benchorch.frameworks.identity.variables import variable_digest
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
 
-_NOT_WHOLE = ("interrupt", "timeout", "memory", "stopped", "not_run")
+_NOT_WHOLE = ("interrupt", "memory", "stopped", "not_run")
 _MOST_DIGESTED = 200  # files; of a data set's many only size and times are compared
 
 
-def kept(script: Script, how: str) -> dict[str, Json] | None:
+def kept(script: Script, how: str, timeout_s: float) -> dict[str, Json] | None:
     """What the same script, arguments and environment gave before; None where anything differs.
 
     Args:
         script: which one.
         how: what else decides over what is found in it.
+        timeout_s: how long it may run; one that was ended by a shorter limit may give more.
     """
     try:
         record = read_json(_place(script))
         same = record["key"] == _key(script, how)
         found = cast("dict[str, Json]", record["found"])
+        if found["ended"] == "timeout":
+            same = same and timeout_s <= record["timeout_s"]
         fresh = same and all(_digest(Path(path)) == was for path, was in record["sources"].items())
         fresh = fresh and _read_the_same(record["reads"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -40,13 +43,16 @@ def kept(script: Script, how: str) -> dict[str, Json] | None:
     return found if fresh and all(path.exists() for path in files_of(found)) else None
 
 
-def remember(script: Script, found: ConfigNode, how: str) -> None:
-    """Keep what a script gave, unless it was cut short."""
-    if found["ended"] in _NOT_WHOLE:
+def remember(script: Script, found: ConfigNode, how: str, timeout_s: float) -> None:
+    """Keep what a script gave, unless it was cut short; by its time limit, if it gave a model."""
+    if found["ended"] in _NOT_WHOLE or (found["ended"] == "timeout" and not found["models"]):
         return
     sources = {path: _digest(Path(path)) for path in cast("list[str]", found.get("sources", []))}
     reads = _states(cast(ConfigNode, found.get("reads", {})))
-    record = {"key": _key(script, how), "sources": sources, "reads": reads, "found": found}
+    record = {
+        **{"key": _key(script, how), "sources": sources, "reads": reads},
+        **{"found": found, "timeout_s": timeout_s},
+    }
     script.folder.mkdir(parents=True, exist_ok=True)
     write_text(_place(script), json.dumps(record))
 

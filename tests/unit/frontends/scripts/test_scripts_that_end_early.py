@@ -15,6 +15,7 @@ from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.discovery_process import DiscoveryReply
 
 EARLY = sorted((Path(__file__).resolve().parents[3] / "data" / "scripts" / "early").glob("*.py"))
+LIMIT_S = 120.0
 HOW = {
     "closes_descriptors": ("end", ["net", "other"]),
     "crashes": ("crash", ["net"]),
@@ -143,12 +144,12 @@ def test_what_was_found_is_not_taken_once_what_the_script_read_has_changed(
         torch.save(torch.full((2, 2), value), weights)
 
     def found_again() -> bool:
-        return kept.kept(script, "") is not None
+        return kept.kept(script, "", LIMIT_S) is not None
 
     def run() -> None:
-        found = discover(script, timeout_s=120, keep=False)
+        found = discover(script, timeout_s=LIMIT_S, keep=False)
         assert found["models"]
-        kept.remember(script, found, "")
+        kept.remember(script, found, "", LIMIT_S)
         assert found_again()
 
     script = Script(path=path)
@@ -194,12 +195,25 @@ def test_what_was_found_is_not_taken_once_the_script_or_a_file_it_imports_has_ch
     helper.write_text("WIDTH = 1\n")
     script = Script(path=path)
     found: ConfigNode = {"ended": "end", "models": [], "sources": [str(helper)]}
-    kept.remember(script, found, "")
-    assert kept.kept(script, "") == found
-    assert kept.kept(script, "--first") is None
-    assert kept.kept(Script(path=path, arguments=("1",)), "") is None
+    kept.remember(script, found, "", LIMIT_S)
+    assert kept.kept(script, "", LIMIT_S) == found
+    assert kept.kept(script, "--first", LIMIT_S) is None
+    assert kept.kept(Script(path=path, arguments=("1",)), "", LIMIT_S) is None
     helper.write_text("WIDTH = 2\n")
-    assert kept.kept(script, "") is None
-    kept.remember(script, found, "")
+    assert kept.kept(script, "", LIMIT_S) is None
+    kept.remember(script, found, "", LIMIT_S)
     path.write_text("import helper  # changed\n")
-    assert kept.kept(script, "") is None
+    assert kept.kept(script, "", LIMIT_S) is None
+
+
+@pytest.mark.parametrize("models", [[], [{"invocations": []}]])
+def test_a_script_that_never_ends_is_not_run_again_for_the_models_it_gave(
+    tmp_path: Path, models: list[Any]
+) -> None:
+    script = Script(path=tmp_path / "server.py")
+    script.path.write_text("")
+    found: ConfigNode = {"ended": "timeout", "models": models}
+    kept.remember(script, found, "", LIMIT_S)
+    expected = found if models else None
+    assert kept.kept(script, "", LIMIT_S) == kept.kept(script, "", LIMIT_S / 2) == expected
+    assert kept.kept(script, "", LIMIT_S * 2) is None
