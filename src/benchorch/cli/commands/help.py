@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import click
 
@@ -41,6 +42,7 @@ def run(terminal: Terminal, name: str | None) -> Reply:
     keys = _keys(name)
     if name in groups():
         return _of_group(name, keys)
+    keys = keys or _keys_of_options(name)
     if not keys:
         known = [*COMMANDS, *meanings(), *default_keys()]
         problem = f"help: there is no command, group or key {name!r}."
@@ -52,7 +54,23 @@ def _keys(name: str) -> list[Key]:
     """The key and those below it, of the default option where it is a group's."""
     group = name.partition(".")[0]
     of_group = option_keys(group, groups().get(group, ""))
-    keys = (*root_keys(), *of_group)
+    return _below(name, (*root_keys(), *of_group))
+
+
+def _keys_of_options(name: str) -> list[Key]:
+    """The key and those below it, of the options of its group that have it, which are named."""
+    group = name.partition(".")[0]
+    found: dict[Key, list[str]] = {}
+    for option in options(group) if group in groups() else ():
+        for key in _below(name, option_keys(group, option)):
+            found.setdefault(key, []).append(option)
+    return [
+        replace(key, meaning=f"{key.meaning} ({group}={', '.join(of)})".lstrip())
+        for key, of in found.items()
+    ]
+
+
+def _below(name: str, keys: Iterable[Key]) -> list[Key]:
     return [key for key in keys if key.name == name or key.name.startswith(f"{name}.")]
 
 
