@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import chdir
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +17,7 @@ from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, Correction, Problem, Problems
-from benchorch.formatting import plural
+from benchorch.formatting import plural, shell_word
 
 if TYPE_CHECKING:
     from benchorch.interfaces.stack import Readiness
@@ -123,3 +125,28 @@ def check(words: Sequence[str]) -> None:
         from benchorch.run.invocation import refuse_without_packages
 
         refuse_without_packages(planned(request, to_run=True).plan)
+    else:
+        _check_settings(request, request.resume)
+
+
+def _check_settings(request: Request, resume: str) -> None:
+    """ConfigError where a stored run cannot be resumed with other settings.
+
+    Trials that it is extended by are checked with those it has, by the run itself.
+    """
+    from benchorch.config.composer import Composer, config_loader
+    from benchorch.journal.registry import find_invocation
+    from benchorch.journal.run_directory import read_plan
+    from benchorch.run.foreign_plan import refuse_foreign
+    from benchorch.run.resumed_settings import names_trials, with_settings
+
+    composer = Composer(config_loader(request.directories), request.config_name)
+    overrides = composer.lifted(request.overrides)
+    if request.config_name != "config" or names_trials(overrides):
+        return
+    directory = find_invocation(resume)
+    plan = read_plan(directory)
+    refuse_foreign(plan, directory, f"benchorch submit resume {shell_word(directory)}")
+    planned_in = Path(str(plan.session.get("cwd", ".")))  # where relative paths start
+    with chdir(planned_in if planned_in.is_dir() else Path()):
+        with_settings(plan, composer, overrides)

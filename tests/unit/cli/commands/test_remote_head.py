@@ -15,7 +15,8 @@ from benchorch.cli.commands.remote_head import ask, named, pack
 from benchorch.config.overrides import parse_override
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray_jobs import RayJobs
-from benchorch.journal import registry
+from benchorch.journal import registry, run_directory
+from benchorch.journal.lock import LOG
 from benchorch.models import trust
 from support.synthetic_runs import trial, write_run
 
@@ -225,6 +226,37 @@ def test_words_that_no_run_takes_are_refused_before_anything_is_made(
         main.run(["submit", *words])
     assert problem in str(error.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("stopping=quick", "resume runs the trials of the plan as they are"),
+        ("budget.minuts=5", "unknown key"),
+        ("executor=fleet_locl", "there is no 'fleet_locl'"),
+    ],
+)
+def test_settings_that_no_run_is_resumed_with_are_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, problem: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run = write_run(tmp_path / "run", (trial(), None))
+    registry.remember_plan(run_directory.read_plan(run).plan_id, run)
+    before = sorted(run.rglob("*"))
+    with pytest.raises(ConfigError, match=r".*") as error:
+        main.run(["submit", "resume", str(run), word])
+    assert problem in str(error.value)
+    assert sorted(run.rglob("*")) == before
+
+
+def test_a_plan_made_elsewhere_is_not_resumed_by_submit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run = write_run(tmp_path / "run", (trial(), None))
+    with pytest.raises(ConfigError, match=r"benchorch submit resume .* --trust"):
+        main.run(["submit", "resume", str(run)])
+    assert not (run / LOG).exists()
 
 
 def test_a_heads_driver_is_at_home_in_the_users_state(
