@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -220,6 +221,8 @@ class RemoteProfile:
         activate(self.capture)
         self._entered.enter_context(torch.no_grad())
         self._entered.enter_context(_silent_dynamo())
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # else the program has its own way
+            self._entered.enter_context(sigterm_as_interrupt())
         return self
 
     def __exit__(
@@ -233,6 +236,8 @@ class RemoteProfile:
         for key, _seen in self._calls():
             self._stays.setdefault(key, f"the profile was left by {kind.__name__}")
         self._show()
+        if issubclass(kind, Terminated):  # whoever sent it wants no traceback
+            raise SystemExit(TERMINATED) from None
 
     def measure(self) -> AcceleratedReport:
         """Measure each captured graph on each backend; what the end of the context does."""
@@ -315,7 +320,7 @@ class RemoteProfile:
             self._write()  # before the end: what is in the directory goes to the tracker then
             invocation.interrupt()
             self._show()
-            if isinstance(interrupt, Terminated):  # whoever sent it wants no traceback
+            if isinstance(interrupt, Terminated):
                 raise SystemExit(TERMINATED) from None
             raise
         except RecordError:

@@ -1,6 +1,7 @@
 """SIGTERM as an interrupt, so that what was measured is kept and shown."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,15 @@ def sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only that one is told
         yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    own = os.getpid()
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == own:
+            raise Terminated
+        signal.signal(number, signal.SIG_DFL)  # a fork, in which nobody waits for it
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     except SystemExit as error:
@@ -29,7 +38,3 @@ def sigterm_as_interrupt() -> Iterator[None]:
         raise Terminated from error  # Ray's own handler leaves so
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated

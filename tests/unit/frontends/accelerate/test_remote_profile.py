@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -204,6 +206,43 @@ def test_remote_inference_is_one_backend_called_once() -> None:
     profile = remote_inference("local/eager", **QUIET)
     same = remote_profile(backends=["local/eager"], num_repeats=1, **QUIET)
     assert (profile.names, profile.words) == (same.names, same.words)
+
+
+def test_sigterm_while_the_program_runs_ends_it_with_a_report() -> None:
+    function = accelerated()
+    profile = remote_profile(backends="local/eager", **QUIET)
+
+    def program() -> None:
+        function(torch.ones(3))
+        os.kill(os.getpid(), signal.SIGTERM)
+        function(torch.ones(3))
+
+    with pytest.raises(SystemExit) as left, profile:
+        program()
+    assert left.value.code == TERMINATED
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert "left by Terminated" in (profile.directory / "segments.txt").read_text()
+
+
+def test_a_programs_own_way_with_sigterm_stays_its_own() -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    try:
+        with remote_profile(backends="local/eager", **QUIET):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
+
+
+def test_sigterm_ends_a_fork_of_the_program_at_once() -> None:
+    with remote_profile(backends="local/eager", **QUIET):
+        pid = os.fork()
+        if pid == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(1)
+        _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGTERM
 
 
 def test_sigterm_ends_the_program_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
