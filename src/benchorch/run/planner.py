@@ -217,6 +217,12 @@ def _notes(session: ConfigNode, executor: Executor, kinds: Collection[str]) -> I
             "this executor measures the trials of a node one after the other, each until its own "
             "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
         )
+    has_minutes = node_of(session, "budget").get("minutes") is not None
+    if has_minutes and not all(map(executor.measures_in_rounds, kinds)):
+        yield (
+            "budget.minutes ends no trial on other machines: stopping.budget_s ends each, and "
+            "budget.max_usd the machines that are launched"
+        )
 
 
 def _mismatches(trials: Sequence[Trial], executor: Executor) -> Iterator[str]:

@@ -141,6 +141,19 @@ def test_a_declared_machine_has_the_processors_of_its_size() -> None:
     assert any(f" {size['vcpus']} processors" in note for size in vcpus.values())
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["hardware=r6i", "executor=fleet_local", "budget.minutes=5"], True),
+        (["hardware=r6i", "executor=fleet_local"], False),
+        (["budget.minutes=5"], False),
+    ],
+)
+def test_what_a_limit_of_minutes_does_not_end_is_told(words: list[str], told: bool) -> None:
+    notes = plan_jobs(Composer(config_loader()), [[*JOB, *words]], "p", to_run=False).plan.notes
+    assert any("budget.minutes ends no trial on other machines" in note for note in notes) == told
+
+
 @pytest.mark.parametrize("word", ["~tracking", "~recorder"])
 def test_a_removed_recorder_is_told_how_it_is_switched_off(word: str) -> None:
     composer = Composer(config_loader())
