@@ -90,9 +90,10 @@ def test_each_recipe_of_a_workflow_run_and_each_job_of_a_pipeline_has_a_cache(
     assert len({*sums}) == 2
     assert all(re.fullmatch(r"sum=[\d-]+\n", one) for one in sums)  # a key has no comma
     assert save["with"]["key"] == restore["with"]["key"]
-    own, shared = restore["with"]["restore-keys"].split("\n")[:2]
+    own, earlier = restore["with"]["restore-keys"].split("\n")[:2]
     assert restore["with"]["key"].startswith(own)
-    assert own == f"{shared}${{{{ steps.recipe.outputs.sum }}}}-"
+    assert own.startswith("benchorch-${{ steps.recipe.outputs.sum }}-")
+    assert not own.startswith(earlier)  # else it would take another recipe's
     job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
     assert job["cache"]["key"] == "benchorch-$CI_JOB_NAME_SLUG"
 
