@@ -154,7 +154,7 @@ def _url_problems(url: str) -> list[str]:
         example = "http://127.0.0.1:8000/predict"
         return [f"model.url: {url!r} is no address of HTTP, such as {example}."]
     if parts.username or parts.password:
-        return ["model.url: holds a password; give headers={Authorization: env:NAME} instead."]
+        return ["model.url: holds a password; give +model.headers.Authorization=env:NAME instead."]
     return []
 
 
