@@ -136,6 +136,12 @@ class Example:
     dynamic: tuple[str, ...] = ()
 
 
+def common_rows(arrays: Arrays) -> int | None:
+    """The first size where all tensors that have one agree on it: the batch size."""
+    rows = {array.shape[0] for array in arrays.values() if array.ndim}
+    return rows.pop() if len(rows) == 1 else None
+
+
 def digest_of_arrays(*sets: Arrays) -> str:
     """SHA-256 (hex) over names, dtypes, shapes and values of all of them."""
     import numpy as np

@@ -15,6 +15,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.result import EnergyRecord
+from benchorch.domain.tensors import common_rows
 from benchorch.frameworks.program_outputs import output_facts
 from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
@@ -295,17 +296,25 @@ def inputs_of(setup: TrialSetup, refused: Container[int] = ()) -> list[Arrays]:
 
 
 def _items_per_call(setup: TrialSetup, batches: Sequence[Arrays]) -> float:
-    """Elements of the batch in a call, on average over the inputs that calls rotate through."""
+    """Elements of the batch in a call, on average over the inputs that calls rotate through.
+
+    Where all sizes are written out, the batch is the first size that all inputs share.
+    """
     places = (
         (spec.name, spec.shape.index(_ITEMS))
         for spec in setup.model.specs()
         if _ITEMS in spec.shape
     )
     name, axis = next(places, ("", 0))
-    if name not in batches[0]:
-        return setup.workload.symbols.get(_ITEMS, 1)
-    rows: list[int] = [batch[name].shape[axis] for batch in batches]
-    return sum(rows) / len(rows)
+    if name in batches[0]:
+        rows: list[int] = [batch[name].shape[axis] for batch in batches]
+        return sum(rows) / len(rows)
+    symbols = setup.workload.symbols
+    first = [size for spec in setup.model.specs() for size in spec.shape[:1]]
+    if _ITEMS in symbols or any(isinstance(size, str) for size in first):
+        return symbols.get(_ITEMS, 1)
+    shared = [common_rows(batch) or 0 for batch in batches]
+    return sum(shared) / len(shared) if all(shared) else 1
 
 
 def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:

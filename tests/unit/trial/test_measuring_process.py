@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration, Conditions, Observations
+from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.trial import measuring_process
 from benchorch.trial.interleave import Interleaved, InterleavedSide
 from benchorch.units import NS_PER_S
@@ -82,6 +84,31 @@ def test_each_call_that_runs_at_the_same_time_is_bound_for_itself(
 ) -> None:
     batches: Any = ["a", "b"]
     assert ["a", *measuring_process._further(batches, servers)] == bound
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes", "items"),
+    [
+        ([(32, 3), ()], [((32, 3), ()), ((32, 3), ())], 32),
+        ([(4, 3)], [((4, 3),), ((2, 3),)], 3),
+        ([(32, 10), (2, 32)], [((32, 10), (2, 32))], 1),
+        ([("seq_len", 3)], [((7, 3),)], 1),
+        ([(5, "batch_size")], [((5, 8),), ((5, 4),)], 6),
+    ],
+)
+def test_items_are_counted_along_the_batch_also_where_its_size_is_written_out(
+    shapes: Sequence[tuple[int | str, ...]],
+    sizes: Sequence[Sequence[tuple[int, ...]]],
+    items: float,
+) -> None:
+    specs = [
+        TensorSpec(name=f"x{number}", shape=shape, dtype="float32")
+        for number, shape in enumerate(shapes)
+    ]
+    model = SimpleNamespace(specs=lambda: specs)
+    setup: Any = SimpleNamespace(model=model, workload=Workload(symbols={}))
+    batches = [{f"x{n}": np.zeros(shape) for n, shape in enumerate(each)} for each in sizes]
+    assert measuring_process._items_per_call(setup, batches) == items
 
 
 class Machine:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
+from benchorch.domain.tensors import common_rows
 from benchorch.files import write_text
 from benchorch.frontends.accelerate.arguments import CallArguments
 from benchorch.frontends.accelerate.capture import RecordedCall, RecordedGraph
 from benchorch.frontends.accelerate.export import check_same, exported, takes
 from benchorch.frontends.accelerate.own_inputs import with_inputs
-from benchorch.frontends.api.input_shapes import common_rows
 from benchorch.frontends.api.live_model import write_inputs
 from benchorch.models.input_variation import varied
 from benchorch.models.kept_programs import keep_program, programs_folder

@@ -25,6 +25,7 @@ from benchorch.config.overrides import (
 )
 from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
+from benchorch.domain.tensors import common_rows
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError, Problems, RecordError, summary_of
 from benchorch.frontends.api.input_shapes import ROWS
@@ -509,13 +510,16 @@ def _rotated(sets: Sequence[Arrays], given: Sequence[str]) -> list[Arrays]:
 
 def _row_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
     """Why the inputs do not fill a batch."""
-    from benchorch.frontends.api.input_shapes import common_rows
-
     requested = _requested_rows(given)
     counts = [common_rows(each) for each in sets]
     rows = min((count for count in counts if count is not None), default=None)
-    if requested is None or rows is None:
+    if requested is None or not sets:
         return []
+    if rows is None:
+        return [
+            f"{_ROWS}: is {requested}, but the inputs have no first size in common, so a call "
+            "counts as one item; leave it out."
+        ]
     if requested.startswith("["):
         return [
             f"{_ROWS}: expected one size, got {requested}: the inputs are divided into batches of "

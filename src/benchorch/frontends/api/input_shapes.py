@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import Arrays, TensorSpec
+from benchorch.domain.tensors import Arrays, TensorSpec, common_rows
 
 ROWS = "batch_size"
-
-
-def common_rows(arrays: Arrays) -> int | None:
-    """The first size where all tensors that have one agree on it: the batch size."""
-    rows = {array.shape[0] for array in arrays.values() if array.ndim}
-    return rows.pop() if len(rows) == 1 else None
 
 
 @final

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import DTYPES, Array, Arrays, Example
+from benchorch.domain.tensors import DTYPES, Array, Arrays, Example, common_rows
 from benchorch.errors import ConfigError, summary_of
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import live_tensors, tensors_in
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
-from benchorch.frontends.api.input_shapes import InputShapes, common_rows
+from benchorch.frontends.api.input_shapes import InputShapes
 from benchorch.models.script_inputs import save_arrays
 
 if TYPE_CHECKING:

@@ -67,7 +67,17 @@ def test_an_example_without_rows_is_not_left_out_of_batches() -> None:
     (said,) = benchmark._row_problems(sets, ["workload.batch_size=2"])
     assert "workload.batch_size: is 2, but inputs[1] cannot be split" in said
     assert benchmark._row_problems(sets, ["workload.batch_size=8"]) == []
-    assert benchmark._row_problems(sets[1:], ["workload.batch_size=2"]) == []
+
+
+def test_a_batch_size_that_inputs_without_common_rows_cannot_take_is_told() -> None:
+    sets = [{"x": X, "state": X[:2]}]
+    (said,) = benchmark._row_problems(sets, ["workload.batch_size=8"])
+    assert said == (
+        "workload.batch_size: is 8, but the inputs have no first size in common, so a call "
+        "counts as one item; leave it out."
+    )
+    assert benchmark._row_problems(sets, []) == []
+    assert benchmark._row_problems([], ["workload.batch_size=8"]) == []
 
 
 def test_files_are_taken_in_turn(tmp_path: Path) -> None:
