@@ -17,7 +17,7 @@ from benchorch.models.callables import (
     user_code,
 )
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.seeding import frozen, seeded
+from benchorch.models.seeding import frozen, seeded, uncompiled
 from benchorch.models.weights import load_checkpoint
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class FactoryModel(DeclaredModel):
 
         make = resolve_callable(self.factory)
         with user_code(self.factory), seeded(seed):
-            module = make(**self.arguments)
+            module = uncompiled(make(**self.arguments))
         if not isinstance(module, torch.nn.Module):
             raise BuildError(
                 f"{self.factory} returned {type(module).__name__}, not a torch.nn.Module",

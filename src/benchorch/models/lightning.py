@@ -21,7 +21,7 @@ from benchorch.models.callables import (
     user_code,
 )
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.seeding import frozen, seeded
+from benchorch.models.seeding import frozen, seeded, uncompiled
 from benchorch.models.start_folder import from_start
 from benchorch.models.weights import checkpoint_content, load_checkpoint
 
@@ -60,7 +60,7 @@ class LightningModel(DeclaredModel):
         make = resolve_callable(self.module)
         arguments = _arguments(make, self.checkpoint, self.arguments)
         with user_code(self.module), seeded(seed):
-            module: Any = make(**arguments)
+            module: Any = uncompiled(make(**arguments))
             _check_lightning(self.module, module)
             module.configure_model()  # where large modules make their layers
         names = [spec.name for spec in self.specs()]

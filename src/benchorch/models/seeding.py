@@ -42,6 +42,17 @@ def _seed_torch(torch: Any, seed: int, undo: ExitStack) -> None:
     torch.manual_seed(seed)
 
 
+def uncompiled(made: Any) -> Any:
+    """A module as it was before torch.compile, which is a conversion; anything else as it is."""
+    import torch
+
+    if isinstance(made, torch.nn.Module):
+        made = getattr(made, "_orig_mod", made)
+        for part in made.modules():
+            vars(part).pop("_compiled_call_impl", None)  # of Module.compile
+    return made
+
+
 def frozen(module: torch.nn.Module) -> torch.nn.Module:
     """The same module as it is served: on the CPU, in eval mode, without gradients."""
     module = module.to("cpu").eval()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = 5  # names of one kind in a message; the rest is counted
 _KIND = "checkpoint"
 _MOST_TIMES, _FREE_BYTES = 4, 2**26
+_COMPILED = "_orig_mod."  # begins all names of what torch.compile returns
 _COUNT = "num_batches_tracked"  # of a batch norm, which only training reads
 
 
@@ -142,7 +143,7 @@ def _state_dict(path: Path, content: object) -> Mapping[str, torch.Tensor]:
     elif others := [key for key, one in content.items() if not isinstance(one, torch.Tensor)]:
         what = f"{first_few(others, _SHOWN)} is no tensor"
     else:
-        return content
+        return {name.removeprefix(_COMPILED): tensor for name, tensor in content.items()}
     raise BuildError(
         f"the checkpoint {path} is not a mapping of names to tensors: {what}",
         kind=_KIND,

@@ -316,6 +316,7 @@ class Keys:
             "seed": workload.seed,
             "dtype": workload.dtype,
             "half": "kept",  # loads before were cast to float32
+            "compiled": "unwrapped",  # loads before kept what torch.compile had returned
             **_KEEPS_COMPLEX,
             "threads": self._threads,
             "environment": dict(native_variables(self.start.environment)),

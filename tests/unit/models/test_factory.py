@@ -44,6 +44,12 @@ class Builtin(torch.nn.Module):
     forward = dict
 
 def make_model(width=4): return Net(width)
+def compiled(): return torch.compile(Net())
+def compiled_in_place():
+    made = Net()
+    made.layer.compile()
+    made.compile()
+    return made
 def not_a_module(): return {"weights": 1}
 def broken(): return helper()
 def helper(): raise KeyError("no such layer")
@@ -76,6 +82,17 @@ def test_a_function_and_a_class_are_called_with_the_arguments(name: str) -> None
     module = made.load(0)
     assert module.layer.weight.shape == (7, 4)
     assert not module.training
+
+
+@pytest.mark.parametrize("name", ["compiled", "compiled_in_place"])
+def test_a_compiled_module_is_loaded_as_it_was_before(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "w.pt"
+    saved = {each: tensor + 1 for each, tensor in model("Net").load(0).state_dict().items()}
+    torch.save(saved, file)
+    module = model(name, checkpoint=str(file)).load(0)
+    assert type(module).__name__ == "Net"
+    assert not any(part._compiled_call_impl for part in module.modules())
+    assert torch.equal(module.layer.weight, saved["layer.weight"])
 
 
 def global_state() -> tuple[object, ...]:

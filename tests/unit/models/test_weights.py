@@ -48,6 +48,13 @@ def test_a_checkpoint_in_half_precision_leaves_complex_buffers_complex(tmp_path:
     assert module.turn == 3 + 4j
 
 
+def test_a_compiled_modules_state_dict_fits_the_module(checkpoint: Path) -> None:
+    save(torch.compile(net(seed=1)).state_dict(), checkpoint)
+    module = net()
+    load_checkpoint(module, str(checkpoint))
+    assert torch.equal(module[0].weight, net(seed=1)[0].weight)
+
+
 def test_no_checkpoint_changes_nothing() -> None:
     module = net()
     load_checkpoint(module, None)
