@@ -20,6 +20,7 @@ _SHOWN = 5  # names of one kind in a message; the rest is counted
 _KIND = "checkpoint"
 _MOST_TIMES, _FREE_BYTES = 4, 2**26
 _COMPILED = "_orig_mod."  # begins all names of what torch.compile returns
+_FREQUENCIES = "inv_freq"  # as transformers and code that follows it call them, in float32
 _COUNT = "num_batches_tracked"  # of a batch norm, which only training reads
 
 
@@ -61,7 +62,7 @@ def _check_format(path: Path) -> None:
 
 def checkpoint_identity(checkpoint: str | None) -> dict[str, str | None]:
     """Identity of a checkpoint: its bytes, which also determine the dtype."""
-    dtype = {} if checkpoint is None else {"checkpoint_dtype": "as saved"}
+    dtype = {} if checkpoint is None else {"checkpoint_dtype": "as saved, not of frequencies"}
     return {"checkpoint": checkpoint_digest(checkpoint), **dtype}
 
 
@@ -79,6 +80,8 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
     """Put a checkpoint's weights into a module: every one of them, and no other.
 
     A module in float32 takes the half precision that all floating weights were saved in.
+    Frequencies of rotary embeddings that are not in the file stay: rounded, they would turn later
+    tokens by whole radians.
     """
     if checkpoint is None:
         return
@@ -94,7 +97,12 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
         )
     saved = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
     if len(saved) == 1 and saved & {torch.bfloat16, torch.float16}:
+        buffers = list(module.named_buffers(remove_duplicate=False))
         in_dtype(module, str(saved.pop()).removeprefix("torch."))
+        for name, buffer in buffers:
+            if name.endswith(_FREQUENCIES) and name not in state:
+                where, _, attribute = name.rpartition(".")
+                setattr(module.get_submodule(where), attribute, buffer)
     module.load_state_dict(state, strict=False)
 
 

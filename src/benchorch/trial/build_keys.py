@@ -316,6 +316,7 @@ class Keys:
             "seed": workload.seed,
             "dtype": workload.dtype,
             "half": "kept",  # loads before were cast to float32
+            "frequencies": "kept",  # loads before cast them to a checkpoint's half precision
             "compiled": "unwrapped",  # loads before kept what torch.compile had returned
             **_KEEPS_COMPLEX,
             "threads": self._threads,

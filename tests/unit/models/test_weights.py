@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 from pathlib import Path
@@ -46,6 +47,19 @@ def test_a_checkpoint_in_half_precision_leaves_complex_buffers_complex(tmp_path:
     load_checkpoint(module, str(tmp_path / "w.pt"))
     assert module[0].weight.dtype == torch.bfloat16
     assert module.turn == 3 + 4j
+
+
+def test_frequencies_keep_their_precision_beside_weights_in_half(tmp_path: Path) -> None:
+    module = net()
+    for part, persistent in ((module, False), (module[0], False), (module[1], True)):
+        part.register_buffer("inv_freq", torch.tensor([0.7]), persistent=persistent)
+    module.register_buffer("table", torch.tensor([0.7]), persistent=False)
+    save(copy.deepcopy(module).bfloat16().state_dict(), tmp_path / "w.pt")
+    load_checkpoint(module, str(tmp_path / "w.pt"))
+    found = {name: (buffer.dtype, buffer.item()) for name, buffer in module.named_buffers()}
+    own, rounded = (torch.float32, torch.tensor(0.7).item()), (torch.bfloat16, 0.69921875)
+    assert found == {"inv_freq": own, "0.inv_freq": own, "1.inv_freq": rounded, "table": rounded}
+    assert module[0].weight.dtype is torch.bfloat16
 
 
 def test_a_compiled_modules_state_dict_fits_the_module(checkpoint: Path) -> None:
