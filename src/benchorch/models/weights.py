@@ -87,7 +87,8 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
         return
     import torch
 
-    state = _read(from_start(checkpoint))
+    path = from_start(checkpoint)
+    state = _state_dict(path, checkpoint_content(path))
     complaints = _mismatches(module, state)
     if complaints:
         raise BuildError(
@@ -104,10 +105,6 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
                 where, _, attribute = name.rpartition(".")
                 setattr(module.get_submodule(where), attribute, buffer)
     module.load_state_dict(state, strict=False)
-
-
-def _read(path: Path) -> Mapping[str, torch.Tensor]:
-    return _state_dict(path, checkpoint_content(path))
 
 
 def checkpoint_content(path: Path) -> object:
