@@ -39,7 +39,8 @@ def in_dtype(module: torch.nn.Module, dtype: str) -> torch.nn.Module:
     floating = getattr(torch, dtype)
     tensors = (*module.parameters(), *module.buffers())
     if not any(each.is_complex() or _is_narrow(each) for each in tensors):
-        return module.to(floating)  # as a class may have a method of its own
+        module.to(floating)  # as a class may have a method of its own, which may return nothing
+        return module
 
     def cast(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_complex():

@@ -39,7 +39,9 @@ _OF_GRADIENTS = ("does not require grad", "nference tensor")
 def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:
     """The chain's exported program as a module, or else the module, on the request's device."""
     if Format.EXPORTED_PROGRAM not in request.sources:
-        return request.module().to(request.device)
+        module = request.module()
+        module.to(request.device)  # in place: a class's own may return nothing
+        return module
     return program_on(program_in(request), request.device).module()
 
 

@@ -55,7 +55,12 @@ def uncompiled(made: Any) -> Any:
 
 def frozen(module: torch.nn.Module) -> torch.nn.Module:
     """The same module as it is served: on the CPU, in eval mode, without gradients."""
-    module = module.to("cpu").eval()
+    module.to("cpu")  # in place: a class's own `to`, `train` and `eval` may return nothing
+    try:
+        module.eval()
+    except NotImplementedError:  # an exported program has no other mode than its own
+        for part in module.modules():
+            part.training = False
     for parameter in module.parameters():  # a ScriptModule has no requires_grad_
         parameter.requires_grad_(False)
     return module

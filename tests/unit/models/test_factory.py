@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from benchorch.config.components import make
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError, ConfigError
+from benchorch.frameworks.module_precision import in_workload_dtype, parameter_dtypes
+from benchorch.frameworks.torch_call import module_in
 from benchorch.interfaces.model import Model
 from benchorch.models.factory import FactoryModel
 from benchorch.models.weights import checkpoint_digest
@@ -44,6 +48,14 @@ class Builtin(torch.nn.Module):
     forward = dict
 
 def make_model(width=4): return Net(width)
+class Silent(Net):
+    def to(self, *args, **kwargs): super().to(*args, **kwargs)
+    def train(self, mode=True): super().train(mode)
+    def eval(self): super().eval()
+
+def exported():
+    program = torch.export.export(Net(), (), {"x": torch.ones(2, 4)})
+    return program.module()
 def compiled(): return torch.compile(Net())
 def compiled_in_place():
     made = Net()
@@ -82,6 +94,15 @@ def test_a_function_and_a_class_are_called_with_the_arguments(name: str) -> None
     module = made.load(0)
     assert module.layer.weight.shape == (7, 4)
     assert not module.training
+
+
+@pytest.mark.parametrize("name", ["Silent", "exported"])
+def test_a_module_whose_own_methods_return_nothing_or_refuse_is_served(name: str) -> None:
+    module = in_workload_dtype(model(name).load(0), "float64")
+    assert not any(part.training for part in module.modules())
+    assert parameter_dtypes(module) == ("float64",)
+    request: Any = SimpleNamespace(sources={}, module=lambda: module, device="cpu")
+    assert module_in(request) is module
 
 
 @pytest.mark.parametrize("name", ["compiled", "compiled_in_place"])
