@@ -17,8 +17,9 @@ def varied(examples: Sequence[Arrays], count: int) -> list[Arrays]:
 
     Floating values are turned round, scaled down, permuted within their row, and negated where
     the example has both signs: they stay in the example's range. Whole numbers such as ids are
-    permuted within their row. Masks, booleans and single numbers stay as they are, since most
-    others of them mean nothing. Where nothing can vary there are no further sets.
+    permuted within their row. Masks, booleans and single whole numbers stay as they are, since most
+    others of them mean nothing; so do floating zeros and ones where another tensor can vary. Where
+    nothing can vary there are no further sets.
 
     Args:
         examples: at least one, the tensors of a call by name.
@@ -36,6 +37,12 @@ def _variation(example: Arrays, number: int) -> Arrays:
     import numpy as np
 
     rng = np.random.default_rng(number)
+    made = {
+        name: array if _is_mask(array) else _varied(array, number, rng)
+        for name, array in example.items()
+    }
+    if not _equal(made, example):
+        return made
     return {name: _varied(array, number, rng) for name, array in example.items()}
 
 
@@ -76,7 +83,7 @@ def _permuted(array: Array, rng: Generator) -> Array:
 
 
 def _is_mask(array: Array) -> bool:
-    return bool(((array == 0) | (array == 1)).all())
+    return array.ndim > 0 and bool(((array == 0) | (array == 1)).all())
 
 
 def _equal(some: Arrays, others: Arrays) -> bool:

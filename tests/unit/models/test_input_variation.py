@@ -42,5 +42,19 @@ def test_values_of_one_sign_keep_it() -> None:
     assert all((each["x"] >= 0).all() for each in varied([pixels], 8))
 
 
+def test_a_floating_mask_stays_beside_what_can_vary() -> None:
+    floats = EXAMPLE["mask"].astype(np.float32)
+    floats[0, 9:] = 0
+    sets = varied([{"ids": EXAMPLE["ids"], "mask": floats}], 8)
+    assert len(sets) == 8
+    assert all(np.array_equal(each["mask"], floats) for each in sets)
+
+
+def test_an_image_of_ones_varies_as_nothing_else_does() -> None:
+    ones = np.ones((1, 3, 4, 4), np.float32)
+    sets = varied([{"image": ones, "mask": EXAMPLE["mask"], "n": np.array(3)}], 8)
+    assert len(sets) == len({each["image"].tobytes() for each in sets}) == 6  # two are permuted
+
+
 def test_what_cannot_vary_has_no_variations() -> None:
     assert len(varied([{"mask": EXAMPLE["mask"], "n": np.array(3)}], 8)) == 1
