@@ -111,7 +111,8 @@ class TransformersModel(DeclaredModel):
 
     def _fetch(self, kind: Any) -> torch.nn.Module:
         revision = self.revision or "main"
-        with _refusals(f"{self.hub_id} cannot be loaded", "checkpoint"):
+        not_fitting = _NOT_FITTING if self.config else ""
+        with _refusals(f"{self.hub_id} cannot be loaded", "checkpoint", not_fitting):
             # Apart from the weights, whose loader takes how to read files from the same keywords.
             config, unused = kind.config_class.from_pretrained(
                 self.hub_id, revision=revision, return_unused_kwargs=True, **self.config
@@ -302,13 +303,20 @@ def _hub(*, open: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _refusals(what: str, kind: str) -> Iterator[None]:
-    """The library's own complaints, of whatever class, as a BuildError."""
+def _refusals(what: str, kind: str, not_fitting: str = "") -> Iterator[None]:
+    """The library's own complaints, of whatever class, as a BuildError.
+
+    Args:
+        not_fitting: the remedy for a checkpoint that was read and does not fit.
+    """
     try:
         yield
     except MemoryError:
         raise
     except Exception as error:
-        remedy = _NOT_FETCHED if isinstance(error, OSError) else _NOT_FITTING
-        remedy = remedy if kind == "checkpoint" else ""
-        raise BuildError(f"{what}: {error}", kind=kind, remedy=remedy) from error
+        remedy = ""
+        if isinstance(error, ImportError):
+            kind, remedy = "missing_package", "install the package that the message names"
+        elif kind == "checkpoint":
+            remedy = _NOT_FETCHED if isinstance(error, OSError) else not_fitting
+        raise BuildError(f"{what}: {str(error).strip()}", kind=kind, remedy=remedy) from error

@@ -177,6 +177,39 @@ def test_a_saved_folders_settings_may_be_changed_and_others_are_refused(tmp_path
         bert(**folder, config={"nonsense": 1}).load(0)
 
 
+@pytest.mark.parametrize(
+    ("error", "kind", "remedy", "with_settings"),
+    [
+        (ImportError("\nrequires optimum"), "missing_package", "install the package", "install"),
+        (RuntimeError("GPU is required"), "checkpoint", "", "drop the settings"),
+        (OSError("no file"), "checkpoint", "with a connection", "with a connection"),
+    ],
+)
+def test_the_remedy_of_a_folder_that_cannot_be_loaded_is_of_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: Exception,
+    kind: str,
+    remedy: str,
+    with_settings: str,
+) -> None:
+    from transformers import BertModel
+
+    def from_pretrained(*args: object, **options: object) -> None:
+        raise error
+
+    bert().load(0).model.save_pretrained(tmp_path)
+    monkeypatch.setattr(BertModel, "from_pretrained", from_pretrained)
+    settings: dict[str, Json] = {"hidden_dropout_prob": 0.5}
+    for config, expected in (({}, remedy), (settings, with_settings)):
+        with pytest.raises(BuildError) as caught:
+            bert(pretrained=True, hub_id=str(tmp_path), config=config).load(0)
+        assert str(caught.value).endswith(f"cannot be loaded: {str(error).strip()}")
+        assert caught.value.kind == kind
+        assert caught.value.remedy.startswith(expected)
+        assert bool(caught.value.remedy) == bool(expected)
+
+
 def test_pretrained_weights_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
     bert().load(0).model.save_pretrained(tmp_path)
     deeper = bert(pretrained=True, hub_id=str(tmp_path), config={"num_hidden_layers": 2})
