@@ -90,6 +90,12 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
     path = from_start(checkpoint)
     state = _state_dict(path, checkpoint_content(path))
     complaints = _mismatches(module, state)
+    if complaints and (prefix := _prefix(module, state)):
+        raise BuildError(
+            f"the checkpoint {checkpoint} does not fit the model: its names begin with {prefix!r}",
+            kind=_KIND,
+            remedy=f"save its tensors under name.removeprefix({prefix!r})",
+        )
     if complaints:
         raise BuildError(
             f"the checkpoint {checkpoint} does not fit the model: {'; '.join(complaints)}",
@@ -141,19 +147,29 @@ def _state_dict(path: Path, content: object) -> Mapping[str, torch.Tensor]:
 
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
+    remedy = "torch.save(module.state_dict(), ...)"
     if not isinstance(content, Mapping):
         what = f"it holds a {type(content).__name__}"
     elif unnamed := [key for key in content if not isinstance(key, str)]:
         what = f"{first_few([repr(key) for key in unnamed], _SHOWN)} is no name"
     elif others := [key for key, one in content.items() if not isinstance(one, torch.Tensor)]:
         what = f"{first_few(others, _SHOWN)} is no tensor"
+        if inner := [key for key in others if _is_state(content[key])]:
+            remedy = f"save what is under {' or '.join(map(repr, inner))} in a file of its own"
     else:
         return {name.removeprefix(_COMPILED): tensor for name, tensor in content.items()}
     raise BuildError(
         f"the checkpoint {path} is not a mapping of names to tensors: {what}",
         kind=_KIND,
-        remedy="torch.save(module.state_dict(), ...)",
+        remedy=remedy,
     )
+
+
+def _is_state(value: object) -> bool:
+    import torch
+
+    held = list(value.values()) if isinstance(value, Mapping) else []
+    return bool(held) and all(isinstance(each, torch.Tensor) for each in held)
 
 
 def _mismatches(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
@@ -175,6 +191,16 @@ def _mismatches(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> l
         )
         if names
     ]
+
+
+def _prefix(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> str:
+    """What the names of all the model's weights begin with, as a wrapper's do; else empty."""
+    first = next(iter(module.state_dict()), "")
+    for prefix in [name.removesuffix(first) for name in state if name.endswith(f".{first}")]:
+        inner = {n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)}
+        if not _mismatches(module, inner):
+            return prefix
+    return ""
 
 
 def _shared_with(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> set[str]:

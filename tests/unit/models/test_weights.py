@@ -89,6 +89,27 @@ def test_names_and_sizes_that_do_not_fit_are_all_told(checkpoint: Path) -> None:
     assert "0.weight is 5x4 where the model has 3x4" in str(caught.value)
 
 
+@pytest.mark.parametrize("prefix", ["module.", "model.net."])
+def test_a_wrappers_prefix_is_told_instead_of_all_names(checkpoint: Path, prefix: str) -> None:
+    state = {f"{prefix}{name}": value for name, value in net().state_dict().items()}
+    save(state | {"loss.weight": torch.ones(2)}, checkpoint)
+    with pytest.raises(BuildError) as caught:
+        load_checkpoint(net(), str(checkpoint))
+    assert str(caught.value).endswith(f"does not fit the model: its names begin with {prefix!r}")
+    assert f"removeprefix({prefix!r})" in caught.value.remedy
+    with pytest.raises(BuildError, match="it lacks 0") as caught:
+        load_checkpoint(net(width=5), str(checkpoint))
+    assert "of this architecture" in caught.value.remedy
+
+
+def test_weights_beside_an_optimizers_state_are_named(tmp_path: Path) -> None:
+    content = {"epoch": 3, "model": net().state_dict(), "optimizer": {"state": {}, "lr": 1.0}}
+    torch.save(content, tmp_path / "w.pt")
+    with pytest.raises(BuildError, match="epoch, model, optimizer is no tensor") as caught:
+        load_checkpoint(net(), str(tmp_path / "w.pt"))
+    assert caught.value.remedy == "save what is under 'model' in a file of its own"
+
+
 @pytest.mark.parametrize("instructions", [b"\x80\x02.", b"\x80\x02h\x05.", b"\x80\x02}]K\x01s."])
 def test_a_pickle_of_odd_instructions_is_a_sentence(tmp_path: Path, instructions: bytes) -> None:
     whole, odd = tmp_path / "whole.pt", tmp_path / "odd.pt"
