@@ -62,6 +62,7 @@ class OnnxGraph(OpaqueModule):
         model = _read(path)
         self.path = path
         self.inputs = _inputs(model)
+        _check_outputs(model)
         self._session: tuple[int, Any] | None = None
         self.register_buffer("content", _content(model, path))
         self.weights = torch.nn.ParameterList(
@@ -188,6 +189,19 @@ def _inputs(model: Any) -> tuple[GraphInput, ...]:
         taken.add(argument)
         found.append(GraphInput(name=each.name, argument=argument, dtype=dtype, sizes=sizes))
     return tuple(found)
+
+
+def _check_outputs(model: Any) -> None:
+    """ValueError for outputs that hold no numbers, as those of scikit-learn's classifiers do."""
+    from onnx import TensorProto
+
+    for each in model.graph.output:
+        kind = each.type.WhichOneof("value") or "tensor_type"  # ONNX Runtime infers others
+        if kind != "tensor_type" or each.type.tensor_type.elem_type == TensorProto.STRING:
+            raise ValueError(
+                f"its output {each.name} is no tensor of numbers; skl2onnx writes one with "
+                "options={'zipmap': False} and labels that are numbers"
+            )
 
 
 def _argument(name: str, taken: Set[str]) -> str:

@@ -42,3 +42,24 @@ def test_each_input_is_an_argument_of_its_own(
     module.write(tmp_path, Example(arrays=arrays, keywords={}, specs=()))
     (found,) = onnxruntime.InferenceSession(str(tmp_path / MODEL_FILE)).run(None, arrays)
     np.testing.assert_array_equal(found, expected)
+
+
+MAPS = helper.make_sequence_type_proto(
+    helper.make_map_type_proto(
+        TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    )
+)
+TEXTS = helper.make_tensor_type_proto(TensorProto.STRING, [1])
+
+
+@pytest.mark.parametrize("kind", [MAPS, TEXTS], ids=["maps", "texts"])
+def test_an_output_that_holds_no_numbers_is_refused(kind: onnx.TypeProto, tmp_path: Path) -> None:
+    values = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
+        helper.make_value_info("scores", kind),
+    ]
+    nodes = [helper.make_node("Identity", ["x"], ["scores"])]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph), str(tmp_path / "own.onnx"))
+    with pytest.raises(ValueError, match="its output scores is no tensor of numbers; skl2onnx"):
+        OnnxGraph(tmp_path / "own.onnx")
