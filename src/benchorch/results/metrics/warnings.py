@@ -296,7 +296,7 @@ def _more_processes(result: TrialResult) -> str:
 
 def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]:
     primary = metrics.get("latency_ms/p50") or metrics.get("throughput_items_per_s/mean")
-    if primary is None or primary.low is None or primary.high is None:
+    if primary is None or not primary.low or primary.high is None:  # a rate may be 0
         return
     reach = math.sqrt(primary.high / primary.low) - 1
     undecided = bool(pairs(result.valid)) and not result.is_control

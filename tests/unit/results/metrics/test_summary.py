@@ -486,6 +486,19 @@ def test_queries_that_were_there_at_once_have_a_rate_and_no_latency() -> None:
     assert not {name for name in metrics if name.startswith(("latency", "undisturbed"))}
 
 
+def test_a_process_that_answered_nothing_once_it_was_steady_has_a_rate_of_0() -> None:
+    answered = dataclasses.replace(series([1_000_000] * 60), at_once=True)
+    refused = dataclasses.replace(answered, events={"missed 503": tuple(range(30, 60))})
+    records = [
+        dataclasses.replace(p, observations=refused if number == 4 else answered, steady_from=30)
+        for number, p in enumerate(five(1_000_000))
+    ]
+    found = summarise(trial(*records, stop_reason="fixed"), None)
+    rate = found.metrics["throughput_items_per_s/mean"]
+    assert (rate.value, rate.low) == (pytest.approx(1000), 0)
+    assert any("503" in warning for warning in found.warnings), found.warnings
+
+
 def test_latency_is_of_a_query_of_several_calls() -> None:
     records = [
         dataclasses.replace(
