@@ -184,7 +184,7 @@ class Mlflow(Recorder):
                 session.children.update(_unique_children(session))
             _upload_skips(session.parent, plan, self.uri)
             _upload(session.parent, self.uri, attachments.directly_in(directory))
-            _end_parent(session, directory, complete=complete)
+            _end_parent(self, directory, complete=complete)
 
     def register(self, run_id: str, folder: Path, name: str) -> str:
         """Upload a folder to a trial's run as ``export``, and register it as a model's version.
@@ -466,10 +466,11 @@ def _upload_skips(run: _Run, plan: Plan, uri: str) -> None:
             _upload(run, uri, [(path, "")])
 
 
-def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
+def _end_parent(recorder: Mlflow, directory: Path, *, complete: bool) -> None:
     """The parent's last tags, the winner's figures, and its status."""
     from mlflow.entities import Metric, RunTag
 
+    session = recorder._session()
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
@@ -480,7 +481,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     run_id = session.parent.run_id
     session.client.log_batch(
         run_id,
-        metrics=[Metric(key, value, now_ms, 0) for key, value in metrics.items()],
+        metrics=[Metric(k, value, now_ms, 0) for k, value in _named(recorder, metrics).items()],
         tags=[RunTag(key, text) for key, text in tags.items()],
     )
     session.client.set_terminated(run_id, "FINISHED" if complete else "KILLED")
