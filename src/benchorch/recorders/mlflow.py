@@ -1,7 +1,8 @@
 """Results as MLflow runs: a parent for the plan, a child for each trial.
 
 A trial costs three tracking requests: create (with every tag), one batch (metrics and params) and
-update (status and end); one that is recorded before the whole table is known costs one more batch.
+update (status and end); one that is recorded before the whole table is known costs a read and one
+more batch.
 Artifacts come on top; observations are one file, never points of a metric.
 """
 
@@ -157,9 +158,7 @@ class Mlflow(Recorder):
             with _facts_file(fields) as facts:
                 files = [*attachments.below(directory), (facts, "")]
                 with _uploading(run, self.uri, files):
-                    if known is not None:
-                        _remove_outdated(self, run, fields, at_ms)
-                    _log(self, run, fields, with_tags=known is not None, at_ms=at_ms)
+                    _log(self, run, fields, again=known is not None, at_ms=at_ms)
             session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
             return run.run_id
 
@@ -171,7 +170,7 @@ class Mlflow(Recorder):
             if run is not None:
                 fields = run_fields.of_trial(session.plan.plan_id, trial, result, summary)
                 with _facts_file(fields) as facts, _uploading(run, self.uri, [(facts, "")]):
-                    _log(self, run, fields, with_tags=True, at_ms=_now_ms())
+                    _log(self, run, fields, again=True, at_ms=_now_ms())
                 return run.run_id
         return self.record(trial, result, summary, directory)  # somebody deleted the run
 
@@ -479,6 +478,8 @@ def _end_parent(recorder: Mlflow, directory: Path, *, complete: bool) -> None:
     tags.update(winner_tags)
     now_ms = _now_ms()
     run_id = session.parent.run_id
+    outdated = {*run_fields.WINNER_TAGS} - tags.keys()
+    _remove_outdated(recorder, session.parent, outdated, metrics, now_ms)
     session.client.log_batch(
         run_id,
         metrics=[Metric(k, value, now_ms, 0) for k, value in _named(recorder, metrics).items()],
@@ -525,32 +526,39 @@ def _facts_file(fields: RunFields) -> Iterator[Path]:
         yield path
 
 
-def _log(recorder: Mlflow, run: _Run, fields: RunFields, *, with_tags: bool, at_ms: int) -> None:
+def _log(recorder: Mlflow, run: _Run, fields: RunFields, *, again: bool, at_ms: int) -> None:
     """Log one batch; of two values of a metric, MLflow shows that of the later moment.
+
+    A new run has its tags already; one that is logged again gets them, and loses outdated ones.
 
     Interval bounds get no slash of their own in MLflow's retired file store, which keeps metrics as
     files: ``latency_ms/p50`` cannot be a file and a folder.
     """
     from mlflow.entities import Metric, Param, RunTag
 
+    if again:
+        outdated = {*run_fields.SHOWN_TAGS, NOTE} - fields.tags.keys()
+        _remove_outdated(recorder, run, outdated, fields.metrics, at_ms)
     metrics = _named(recorder, fields.metrics)
     recorder._session().client.log_batch(
         run.run_id,
         metrics=[Metric(name, value, at_ms, 0) for name, value in metrics.items()],
         params=[Param(key, text) for key, text in fields.params.items()],
-        tags=[RunTag(key, text) for key, text in fields.tags.items()] if with_tags else [],
+        tags=[RunTag(key, text) for key, text in fields.tags.items()] if again else [],
     )
 
 
-def _remove_outdated(recorder: Mlflow, run: _Run, fields: RunFields, at_ms: int) -> None:
-    """Remove what an earlier attempt had alone: its tags; metrics, which stay, become NaN."""
+def _remove_outdated(
+    recorder: Mlflow, run: _Run, tags: Collection[str], metrics: Mapping[str, float], at_ms: int
+) -> None:
+    """Remove these tags; metrics of ours that are not among these stay, and become NaN."""
     from mlflow.entities import Metric
 
     client = recorder._session().client
     before = client.get_run(run.run_id).data
-    for key in {*run_fields.SHOWN_TAGS, NOTE} & before.tags.keys() - fields.tags.keys():
+    for key in before.tags.keys() & tags:
         client.delete_tag(run.run_id, key)
-    gone = before.metrics.keys() - _named(recorder, fields.metrics).keys()
+    gone = before.metrics.keys() - _named(recorder, metrics).keys()
     outdated = [
         Metric(name, math.nan, at_ms, 0)
         for name in gone

@@ -34,6 +34,8 @@ SHOWN_TAGS = (
     *("environment.host", "model_digest", "baseline_id"),
 )
 """Facts shown as tags: those by which people filter."""
+WINNER_TAGS = ("conversion", "hardware", "speedup")
+"""Tags that a parent run has beside those of its plan, where there is one winner."""
 # The server's own limits are 6000 and 8000; 100 values of these lengths stay below its limit of
 # 1 MB for a request however they are escaped.
 MAX_PARAM_LENGTH = 1000

@@ -92,6 +92,10 @@ def write_winner(directory: Path) -> None:
     (directory / run_directory.WINNER).write_text(winner)
 
 
+def known_metrics(run: Run) -> set[str]:
+    return {key for key, value in run.data.metrics.items() if not math.isnan(value)}
+
+
 def runs(client: MlflowClient, role: str) -> list[Run]:
     experiments = [one.experiment_id for one in client.search_experiments()]
     return list(client.search_runs(experiments, f"tags.role = '{role}'"))
@@ -232,9 +236,49 @@ def test_a_failed_rerun_keeps_nothing_of_the_attempt_before(
     run = client.get_run(run_id)
     assert "verdict" not in run.data.tags
     assert run.data.tags["mine"] == "kept"
-    known = {key for key, value in run.data.metrics.items() if not math.isnan(value)}
-    assert known == {"mine"}
+    assert known_metrics(run) == {"mine"}
     assert len(client.get_metric_history(run_id, "latency_ms/p50")) == 2
+
+
+def test_a_parent_without_a_winner_keeps_nothing_of_an_earlier_one(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    parent_id = recorder.open(PLAN, directory)
+    write_winner(directory)
+    recorder.close(PLAN, directory, complete=True)
+    client.log_metric(parent_id, "mine", 1.0)
+    assert client.get_run(parent_id).data.tags["conversion"] == "onnx"
+    (directory / run_directory.WINNER).unlink()
+    recorder.close(PLAN, directory, complete=False)
+    parent = client.get_run(parent_id)
+    assert not {"conversion", "hardware", "speedup"} & parent.data.tags.keys()
+    assert {"plan_id", "mlflow.note.content"} <= parent.data.tags.keys()
+    assert known_metrics(parent) == {"mine"}
+    write_winner(directory)
+    recorder.close(PLAN, directory, complete=True)
+    assert client.get_run(parent_id).data.metrics["speedup_ratio/p50"] == 1.5
+
+
+def test_figures_that_a_larger_table_lacks_are_removed(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    latency = SUMMARY.metrics["latency_ms/p50"]
+    table = dataclasses.replace(
+        SUMMARY,
+        metrics={**SUMMARY.metrics, "adjusted_latency_ms/p50": latency},
+        warnings=("The machine's own speed moved p50.",),
+    )
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    run_id = record(recorder, directory)
+    folder = run_directory.trial_directory(directory, TRIAL.trial_id)
+    recorder.amend(TRIAL, RESULT, table, folder)
+    assert "warnings" in client.get_run(run_id).data.tags
+    recorder.amend(TRIAL, RESULT, SUMMARY, folder)
+    run = client.get_run(run_id)
+    assert "warnings" not in run.data.tags
+    assert known_metrics(run) == {f"latency_ms/p50{end}" for end in ("", "/low", "/high")}
 
 
 def test_figures_of_a_new_baseline_replace_larger_ones(
