@@ -197,7 +197,8 @@ def test_a_trial_costs_three_requests(server: Server, tmp_path: Path) -> None:
     assert asked["/api/2.0/mlflow/runs/log-batch"] == 11
     assert asked["/api/2.0/mlflow/runs/update"] == 11
     of_the_invocation = asked.total() - 33
-    assert of_the_invocation <= 3  # the experiment twice, the search for the parent
+    # The experiment twice, the search for the parent, and what it has at its end.
+    assert of_the_invocation <= 4
     assert len(children(server, plan)) == 10
 
 
