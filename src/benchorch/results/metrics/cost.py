@@ -1,6 +1,6 @@
 """Cost of a million items on a machine that is paid by the hour."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from benchorch.domain.estimate import Estimate
@@ -26,6 +26,20 @@ def usd_per_million_items(throughput: Estimate, usd_per_hour: float) -> Estimate
     return replace(
         cost, unit="usd", method=f"hourly price over {throughput.method}", seen=None, at_least=False
     )
+
+
+def busy_items_per_s(
+    metrics: Mapping[str, Estimate], items_per_query: float, *, has_target: bool
+) -> Estimate | None:
+    """Items a second of a machine that is busy all the time; None where that is not known.
+
+    Under load it is the highest rate within the target or, where there is no target, the capacity:
+    the rate that was offered may be any share of them.
+    """
+    capacity = None if has_target else metrics.get("capacity_per_s/mean")
+    queries = metrics.get("target_rate_per_s/max", capacity)
+    items = queries and scaled(queries, items_per_query)
+    return metrics.get("throughput_items_per_s/mean", items)
 
 
 def cost_warnings(prices: Iterable[Price]) -> Iterator[str]:

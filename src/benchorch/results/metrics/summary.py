@@ -1,6 +1,7 @@
 """Summaries: what follows from the observations of trials."""
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -10,7 +11,12 @@ from benchorch.domain.measurement import ProcessRecord, fresh
 from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text
 from benchorch.progress import Say, counted, silent
-from benchorch.results.metrics.cost import cost_warnings, unpriced_tokens, usd_per_million_items
+from benchorch.results.metrics.cost import (
+    busy_items_per_s,
+    cost_warnings,
+    unpriced_tokens,
+    usd_per_million_items,
+)
 from benchorch.results.metrics.generation import generation_metrics
 from benchorch.results.metrics.latency import (
     floors_ms,
@@ -40,11 +46,10 @@ LATENCY, RATE = "latency_ms/p50", "throughput_items_per_s/mean"
 FLOOR = "latency_ms/p01"
 
 _PRICED = {
-    "items": RATE,
     "input_tokens": "prefill_tokens_per_s/mean",
     "output_tokens": "decode_tokens_per_s/mean",
 }
-"""Priced units, each with the rate at which a machine processes it."""
+"""Priced units beside items, each with the rate at which a machine processes it."""
 FEW_PROCESSES = (3, 4)
 """Their intervals are moderated by the spreads of the other trials."""
 
@@ -361,7 +366,13 @@ def _costs(result: TrialResult) -> Mapping[str, Estimate]:
 
 def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str, Estimate]:
     """Cost of a million items, and of tokens, in each market with a known price."""
-    rates = [(what, metrics.get(rate)) for what, rate in _PRICED.items()]
+    if not result.valid:
+        return {}
+    observed = [process.observations for process in result.valid]
+    items_per_query = statistics.fmean(one.items_per_call for one in observed)
+    has_target = any(load.target_ms is not None for one in observed for load in one.loads)
+    items = busy_items_per_s(metrics, items_per_query, has_target=has_target)
+    rates = [("items", items), *((what, metrics.get(rate)) for what, rate in _PRICED.items())]
     return {
         f"cost_usd_per_million_{what}/{price.market}": usd_per_million_items(
             rate, price.usd_per_hour

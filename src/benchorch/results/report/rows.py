@@ -8,7 +8,7 @@ from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import node_of
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
-from benchorch.results.metrics.cost import usd_per_million_items
+from benchorch.results.metrics.cost import busy_items_per_s, usd_per_million_items
 from benchorch.results.report.prices import judged_by, place_of, region_of
 from benchorch.results.report.tables import HEADERS, LIMIT, ranked, table_rows
 from benchorch.stats.interval_arithmetic import scaled
@@ -106,7 +106,9 @@ class ReportRow:
     @property
     def usd_per_million_items(self) -> Estimate | None:
         """What a million items cost; None without a price or a rate."""
-        return self._usd_at(self.throughput)
+        has_target = node_of(self.stored.trial.spec, "scenario").get("target_ms") is not None
+        rate = busy_items_per_s(self.metrics, self._items_per_query, has_target=has_target)
+        return self._usd_at(rate)
 
     def _usd_at(self, rate: Estimate | None) -> Estimate | None:
         if rate is None or self.price is None or rate.value <= 0:

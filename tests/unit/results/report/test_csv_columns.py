@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchorch.domain.measurement import Load
 from benchorch.results.compare import export
 from benchorch.results.compare.load_run import load
 from benchorch.results.compare.stored_run import StoredRun
@@ -15,7 +16,7 @@ from benchorch.results.report.csv_columns import MLAGILITY, OURS, csv_text
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
 from benchorch.results.report.tables import HEADERS
-from support.synthetic_runs import result, trial, with_every_part, write_run
+from support.synthetic_runs import price, result, trial, with_every_part, write_run
 
 
 def read(*runs: StoredRun) -> list[dict[str, str]]:
@@ -86,7 +87,7 @@ def test_cost_follows_from_the_list_where_it_has_the_machine_and_else_is_empty(r
 
 
 @pytest.mark.parametrize("exported", [False, True])
-def test_under_load_the_items_of_a_query_are_paid_for(tmp_path, exported):
+def test_under_load_the_items_of_a_query_count(tmp_path, exported):
     labels = {"hardware_kind": "g5.xlarge", "scenario": "server"}
     one = trial(workload={"batch_size": 8}, labels=labels)
     found = with_every_part(result(one), served=True)
@@ -105,10 +106,45 @@ def test_under_load_the_items_of_a_query_are_paid_for(tmp_path, exported):
     (row,) = rows_of([run], prices_of([run]))
     queries = row.metrics["achieved_per_s/mean"]
     assert row.throughput.value == pytest.approx(5 * queries.value)
-    (cells,) = read(run)
-    per_million = 1.006 / 3600 / (5 * queries.value) * 1e6
-    assert float(cells["usd_per_million_items"]) == pytest.approx(per_million)
     assert row.cells[HEADERS[3]].endswith(" queries/s")
+    assert row.usd_per_million_items is None  # the rate is what was offered, not what it could do
+
+
+@pytest.mark.parametrize(("target_ms", "priced"), [(None, True), (5.0, False)])
+def test_under_load_a_busy_machine_is_paid_for_and_one_without_a_target_s_rate_is_not(
+    tmp_path, target_ms, priced
+):
+    labels = {"hardware_kind": "g5.xlarge", "scenario": "server"}
+    one = trial(workload={"batch_size": 8}, scenario={"target_ms": target_ms}, labels=labels)
+    found = result(one)
+    full = Load(
+        rate_per_s=0.0,
+        first=0,
+        end=20,
+        seed=0,
+        arrivals="closed",
+        purpose="capacity",
+        target_ms=target_ms,
+    )
+    offered = replace(full, rate_per_s=10.0, first=20, end=40, purpose="offered")
+    processes = []
+    for process in found.processes:
+        observed = replace(
+            process.observations,
+            items_per_call=8,
+            scheduled_ns=process.observations.started_ns,
+            loads=(full, offered),
+        )
+        processes.append(replace(process, observations=observed))
+    prices = (price("g5.xlarge", 1.006),)
+    found = replace(found, processes=tuple(processes), prices=prices)
+    run = load(str(write_run(tmp_path / "run", (one, found))))
+    (row,) = rows_of([run], prices_of([run]))
+    stored = row.metrics.get("cost_usd_per_million_items/on_demand")
+    assert row.usd_per_million_items == stored
+    capacity = row.metrics["capacity_per_s/mean"].value
+    per_million = pytest.approx(1.006 / 3600 / (8 * capacity) * 1e6)
+    assert (stored.value == per_million) if priced else (stored is None)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1"])
