@@ -379,7 +379,7 @@ def _conclude(
     tables = {summaries[trial.trial_id].best for trial in qualified} - {()}
     if best not in equals or len(tables) > 1:
         claim = _figure_text(best, qualified, summaries)
-    elif len(equals) == 1:
+    elif len(summaries[best.trial_id].best) == 1:
         compared = sum(bool(summaries[trial.trial_id].best) for trial in qualified)
         claim = _winner_text(best, summaries, covered.counted(compared))
     else:
@@ -412,10 +412,11 @@ def _winner_text(best: Trial, summaries: Mapping[str, Summary], compared: str) -
 
 
 def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
-    """Those that cannot be told from the best."""
-    figures = [f"{named(trial)} ({_tied_text(trial, summaries)})" for trial in equals]
-    names = f"{', '.join(figures[:-1])} and {figures[-1]}"
-    return f"there is no single fastest: {names} cannot be distinguished"
+    """Those that cannot be told from the best; one alone, from a baseline without a result."""
+    *others, last = (f"{named(trial)} ({_tied_text(trial, summaries)})" for trial in equals)
+    names = f"{', '.join(others)} and {last}" if others else last
+    unseen = "" if others else " from the baseline, which has no result"
+    return f"there is no single fastest: {names} cannot be distinguished{unseen}"
 
 
 def _tied_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:

@@ -193,6 +193,17 @@ def test_a_tie_and_its_table_agree_on_a_ratio_without_an_interval(n, seen, said)
     assert ("not known yet" in cell) == ("not known yet" in said)
 
 
+def test_a_tie_with_a_baseline_that_has_no_result_has_no_fastest():
+    sheet = Sheet().add("eager").add("fast", 2.9, ratio=1.02).best("eager", "fast")
+    del sheet.results["eager"], sheet.summaries["eager"]
+    assert (
+        "there is no single fastest: fast on local (1.02× the baseline's speed) cannot be "
+        "distinguished from the baseline, which has no result; eager not run"
+    ) in sheet.said()
+    sheet.best("fast")
+    assert "fast on local is fastest of 1 of 2" in sheet.said()
+
+
 def test_a_tie_with_the_baseline_says_so():
     sheet = Sheet().add("eager", 3.0).add("copy", 2.9, ratio=1.004).best("copy", "eager")
     assert "eager on local (the baseline) cannot be distinguished" in sheet.said()
