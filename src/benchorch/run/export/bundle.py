@@ -22,6 +22,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import Arrays
+from benchorch.domain.trial import node_of
 from benchorch.errors import BuildError, ConfigError
 from benchorch.files import read_json
 from benchorch.formatting import interval_text, is_known, printable
@@ -292,8 +293,13 @@ def _certificate(chosen: Chosen) -> dict[str, Json]:
 def _of_one_process(chosen: Chosen) -> Estimate | None:
     """Where the median of a further process lies: wider than the interval of the trial's.
 
-    None where too few processes ran to know.
+    None where too few processes ran to know, and where what was measured is not one call with warm
+    caches, which `check.py` times: a query of several calls, a generation, a call after a flush.
     """
+    observed = chosen.result.valid[0].observations
+    is_cold = node_of(chosen.trial.spec, "protocol").get("cold_caches")
+    if is_cold or observed.calls_per_query > 1 or observed.tokens_per_call:
+        return None
     if "latency_ms/p50" not in chosen.run.summaries[chosen.trial.trial_id].metrics:
         return None
     found = repetition_interval(median_ms(chosen.result.valid), 1, unit="ms")

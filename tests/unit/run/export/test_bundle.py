@@ -18,7 +18,7 @@ from benchorch.cli.commands import export as export_command
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.trial_setup import open_trial
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import Trial
+from benchorch.domain.trial import Trial, node_of
 from benchorch.errors import BuildError, ConfigError
 from benchorch.journal import run_directory
 from benchorch.journal.registry import remember_plan
@@ -281,6 +281,23 @@ def test_the_certificate_has_the_range_of_a_further_process(run: Path, tmp_path:
     median, one = certificate["metrics"]["latency_ms/p50"], certificate["one_process_ms"]
     assert one["low"] < median["low"] < median["high"] < one["high"]
     assert f"takes {one['low']:.4g} to {one['high']:.4g} ms a call" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("cold_caches", "calls", "tokens"), [(True, 1, 0), (False, 8, 0), (False, 1, 8)]
+)
+def test_what_was_measured_otherwise_than_the_check_does_has_no_range(
+    run: Path, cold_caches: bool, calls: int, tokens: int
+) -> None:
+    chosen = choose(f"{run}:onnxruntime", lambda _: None)
+    assert bundle._of_one_process(chosen) is not None
+    protocol = {**node_of(chosen.trial.spec, "protocol"), "cold_caches": cold_caches}
+    trial = replace(chosen.trial, spec={**chosen.trial.spec, "protocol": protocol})
+    (process, *others) = chosen.result.processes
+    observed = replace(process.observations, calls_per_query=calls, tokens_per_call=tokens)
+    processes = (replace(process, observations=observed), *others)
+    other = chosen._replace(trial=trial, result=replace(chosen.result, processes=processes))
+    assert bundle._of_one_process(other) is None
 
 
 def test_a_session_waits_as_it_did_when_it_was_measured(run: Path, tmp_path: Path) -> None:
