@@ -45,7 +45,7 @@ class ComparisonRequest:
         extra_ratios: how much more the other side has to do, a comparison each.
         window_s: in which the two sides of a comparison are interleaved.
         seed: of the order of slices.
-        more_first: whether the side with more to do is loaded first.
+        more_first: whether the side with more to do warms up first.
     """
 
     products: int
@@ -98,12 +98,13 @@ def controls(log: Path, *, processes: int = PROCESSES) -> Controls:
     """
     order = random.Random(0)
     pairs: list[list[Pair]] = [[], []]
-    for _ in range(processes):
+    for number in range(processes):
         request = ComparisonRequest(
             products=_PRODUCTS,
             extra_ratios=(0.0, SLOWDOWN_RATIO),
             window_s=WINDOW_S,
             seed=order.getrandbits(32),
+            more_first=bool(number % 2),
         )
         for found, one in zip(pairs, one_process(log, request), strict=True):
             found.append(Pair(one.more[0], one.base[0]))

@@ -11,6 +11,7 @@ from benchorch.cli.commands.doctor import self_comparison
 from benchorch.cli.commands.doctor.overhead import overhead
 from benchorch.cli.commands.doctor.self_comparison import ComparisonRequest, controls, look
 from benchorch.cli.commands.doctor.timer_accuracy import agreement
+from benchorch.domain.certificate import Interleaving
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
@@ -54,6 +55,18 @@ def test_identical_work_and_a_tenth_more_are_looked_at_in_one_process() -> None:
     found = look(request, slice_ms=1.0)
     assert len(found) == 2
     assert all(0 < side[1] <= side[0] for one in found for side in (one.more, one.base))
+
+
+def test_what_coming_first_costs_is_no_difference_of_identical_work(tmp_path, monkeypatch) -> None:
+    def first_is_slower(_: object, request: ComparisonRequest) -> list[Interleaving]:
+        more, base = (1010.0, 1000.0) if request.more_first else (1000.0, 1010.0)
+        slower = Interleaving(more=(1.1 * more, 1.1 * more), base=(base, base))
+        return [Interleaving(more=(more, more), base=(base, base)), slower]
+
+    monkeypatch.setattr(self_comparison, "one_process", first_is_slower)
+    found = controls(tmp_path / "log.txt")
+    assert found.same.ratio.value == pytest.approx(1.0)
+    assert found.told_apart
 
 
 def test_a_control_process_that_does_not_answer_is_told(tmp_path, monkeypatch) -> None:
