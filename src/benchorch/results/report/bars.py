@@ -23,6 +23,7 @@ from benchorch.results.report.chart import (
 from benchorch.results.report.rows import LATENCIES, ReportRow, first
 from benchorch.results.report.series_figures import AllSeries, Quantiles
 from benchorch.results.report.tables import has_baseline
+from benchorch.stats.pairs import SEQUENTIAL
 
 COLORS = {
     "faster": "#2e9e5b",
@@ -147,13 +148,13 @@ def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Pa
             kind=row.speedup.verdict,
         )
         for row in rows
-        if row.speedup is not None and not row.disqualified
+        if row.speedup is not None and row.speedup.design != SEQUENTIAL and not row.disqualified
     ]
     if bars:
         yield PageChart(
             title="Speed-up",
             sentence="Speed relative to the baseline, which is the line at 1; both were measured "
-            "interleaved.",
+            "interleaved or back to back.",
             spec=_bars(bars, "times as fast as the baseline", line_at=1.0),
         )
 

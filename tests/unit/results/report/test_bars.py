@@ -56,6 +56,17 @@ def test_speed_ups_are_of_what_is_still_the_same_model_and_start_at_zero(run):
     assert high > values(chart)["fast"]["high"]
 
 
+@pytest.mark.parametrize(("design", "drawn"), [("adjacent", True), ("sequential", False)])
+def test_speed_ups_are_of_what_was_measured_in_pairs(run, design, drawn):
+    trials = []
+    for one in run.trials:
+        if one.summary and one.summary.speedup:
+            speedup = replace(one.summary.speedup, design=design)
+            one = replace(one, summary=replace(one.summary, speedup=speedup))
+        trials.append(one)
+    assert ("Speed-up" in charts(replace(run, trials=tuple(trials)))) == drawn
+
+
 @pytest.mark.parametrize(("ends", "drawn"), [((0.2, 1.2), False), ((0.4, 0.6), True)])
 def test_what_is_not_known_yet_has_neither_a_bar_nor_a_whisker(run, ends, drawn):
     trials = []
