@@ -9,12 +9,7 @@ from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.results.metrics.load import (
-    at_one_rate,
-    quantile_over,
-    seen_under_load,
-    unstable,
-)
+from benchorch.results.metrics.load import at_one_rate, is_unstable, quantile_over
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.quantiles import minimum_n, sample_quantile, without_interval
 from benchorch.units import NS_PER_MS, NS_PER_S
@@ -33,7 +28,7 @@ def generation_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estim
     queue. An overloaded trial has none.
     """
     measured = [each for each in processes if each.observations.token_ns and token_ns(each).size]
-    if not measured or unstable(at_one_rate(seen_under_load(processes))):
+    if not measured or is_unstable(processes):
         return {}
     return {name: estimate for name, estimate in _estimates(measured) if estimate is not None}
 
@@ -66,15 +61,14 @@ def _under_load(observed: Observations, every: Tokens) -> Tokens:
 
 
 def _goodput(process: ProcessRecord) -> float:
-    """Queries a second whose tokens were all in time; those given up on were not."""
+    """Queries a second whose tokens were all in time."""
     (main,) = at_one_rate([process.observations])
     rows, load, settled = token_ns(process), main.load, main.settled()
     first, further = rows[:, 0], rows[:, 1:].mean(axis=1) if rows.shape[1] > 1 else 0 * rows[:, 0]
     good = np.ones(len(rows), dtype=bool)
     for times, target_ms in ((first, load.ttft_target_ms), (further, load.tpot_target_ms)):
         good &= times <= (math.inf if target_ms is None else target_ms * NS_PER_MS)
-    rate = settled.achieved_per_s() or 0.0
-    return rate * float(good.sum()) / (len(rows) + load.unserved)
+    return (settled.achieved_per_s() or 0.0) * float(good.mean())
 
 
 def _estimates(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
