@@ -107,8 +107,7 @@ def quantile(
 ) -> Estimate | None:
     """A quantile with its order-statistic interval, or None where n does not allow one.
 
-    The observations count as independent; `benchorch.analysis.processes` is for those that are
-    not.
+    The observations count as independent; `correlated_quantile` is for those that are not.
 
     Parameters
     ----------
