@@ -3,6 +3,7 @@
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
+SECONDS_PER_HOUR = 3600.0
 
 SECONDS = {
     **{"us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "seconds": 1, "m": 60, "min": 60, "minutes": 60},

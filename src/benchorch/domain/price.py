@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from benchorch.domain.bounds import Amount, Positive
+from benchorch.units import SECONDS_PER_HOUR
 
 
 class Market(StrEnum):
@@ -70,3 +71,8 @@ class PriceSnapshot:
     def of(self, kind: str, market: Market) -> Price | None:
         """The price of a kind, or None if it is unknown."""
         return (self.on_demand if market is Market.ON_DEMAND else self.spot).get(kind)
+
+
+def usd_of(seconds: float, usd_per_hour: float) -> float:
+    """Cost of a machine for a time; the minute that EC2 bills at least is of a launch."""
+    return seconds * usd_per_hour / SECONDS_PER_HOUR

@@ -9,12 +9,12 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from benchorch.domain.price import usd_of
 from benchorch.domain.result import TrialResult, beside_baselines
 from benchorch.domain.trial import Plan, Trial
 from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.journal.reader import read_journal
-from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import TrialForecast, expected, market_of
 
 
@@ -129,7 +129,7 @@ class SweepStatus:
             price = self.plan.prices.of(trial.hardware_kind, market) if self.plan.prices else None
             seconds = self._occupied_s(trial.trial_id)
             if price is not None and seconds is not None:
-                yield trial_usd(seconds, price.usd_per_hour)
+                yield usd_of(seconds, price.usd_per_hour)
 
     def _occupied_s(self, trial_id: str) -> float | None:
         """Time a trial has had its machine, in seconds; None before it had one."""

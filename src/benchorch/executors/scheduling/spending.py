@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
 
-from benchorch.domain.price import Market, PriceSnapshot
+from benchorch.domain.price import Market, PriceSnapshot, usd_of
 from benchorch.domain.result import Failure
 from benchorch.domain.spending import BUDGET_REACHED, Spending, SpendingRules
 from benchorch.executors.scheduling.cluster_file import Placement
@@ -40,7 +40,6 @@ END_S = 60.0
 REPORT_S = 10.0
 """How often the spending is reported while it grows."""
 
-_SECONDS_PER_HOUR = 3600.0
 _REMEDY = "Finished results are kept. Raise budget.max_usd and run it again with resume=."
 
 
@@ -75,7 +74,7 @@ class SpendingMeter:
             machines: that are billed now, booting ones included.
         """
         if self._observed_s is not None:
-            self.usd += self._usd(now_s - self._observed_s, self._usd_per_hour())
+            self.usd += usd_of(now_s - self._observed_s, self._usd_per_hour())
         kinds = {placement.kind for placement, count in machines.items() if count}
         begin_s = now_s if self._observed_s is not None else -math.inf  # it may be there for hours
         self._launched_s = {kind: self._launched_s.get(kind, begin_s) for kind in kinds}
@@ -105,7 +104,7 @@ class SpendingMeter:
 
     def cannot_idle(self) -> bool:
         """Whether machines that stay until they are idle for long enough would pass the budget."""
-        return self.is_limited and self._left_usd() < self._usd(IDLE_S, self._usd_per_hour())
+        return self.is_limited and self._left_usd() < usd_of(IDLE_S, self._usd_per_hour())
 
     def declined(self, kind: str, expected_s: float, machine: str) -> Failure | None:
         """Why a trial may not begin on a machine that is there, or None.
@@ -114,14 +113,14 @@ class SpendingMeter:
         """
         _, until_s = self._busy().get(machine, (kind, self._now_s))
         more_s = max(0.0, self._now_s + expected_s - until_s)
-        usd = self._usd(more_s, self._price(kind, self.rules.market))
+        usd = usd_of(more_s, self._price(kind, self.rules.market))
         if not self.is_limited or usd <= self._uncommitted_usd():
             return None
         return self._failure(f"this trial is expected to cost {usd:.2f}")
 
     def no_launch(self, kind: str) -> Failure | None:
         """Why the first machine of a kind may not be launched, or None."""
-        usd = self._usd(self._boot_s(kind), self._price(kind, self.rules.market))
+        usd = usd_of(self._boot_s(kind), self._price(kind, self.rules.market))
         if not self.is_limited or self._count(kind) or usd <= self._uncommitted_usd():
             return None
         return self._failure(f"launching a {kind} is expected to cost {usd:.2f}")
@@ -150,10 +149,10 @@ class SpendingMeter:
         for kind, count in queued.items():  # what these and machines that are there still take
             boot_s = self._boot_s(kind) * (free[kind] // slots[kind])
             work_s = queued_s[kind] / max(1, min(slots[kind], count))
-            left_usd -= self._usd(work_s + boot_s + IDLE_S * self._count(kind), price[kind])
+            left_usd -= usd_of(work_s + boot_s + IDLE_S * self._count(kind), price[kind])
         found = {}
         for kind, count in queued.items():
-            each_usd = self._usd(self._boot_s(kind) + IDLE_S, price[kind])
+            each_usd = usd_of(self._boot_s(kind) + IDLE_S, price[kind])
             more = int(max(0.0, left_usd) // each_usd) if each_usd else count
             least = 0 if self._count(kind) else 1
             found[kind] = min(count, free[kind] + max(more, least) * slots[kind])
@@ -193,12 +192,12 @@ class SpendingMeter:
     def _left_usd(self) -> float:
         """Remaining budget, less the cost of ending all machines now."""
         assert self.rules.max_usd is not None
-        return self.rules.max_usd - self.usd - self._usd(END_S, self._usd_per_hour())
+        return self.rules.max_usd - self.usd - usd_of(END_S, self._usd_per_hour())
 
     def _uncommitted_usd(self) -> float:
         """Remaining budget, less the expected cost of machines with running trials."""
         return self._left_usd() - sum(
-            self._usd(until_s - self._now_s, self._price(kind, self.rules.market))
+            usd_of(until_s - self._now_s, self._price(kind, self.rules.market))
             for kind, until_s in self._busy().values()
         )
 
@@ -238,7 +237,3 @@ class SpendingMeter:
         return Failure(
             stage="schedule", kind=BUDGET_REACHED, message=f"{spent}; {why}", remedy=_REMEDY
         )
-
-    @staticmethod
-    def _usd(seconds: float, usd_per_hour: float) -> float:
-        return seconds * usd_per_hour / _SECONDS_PER_HOUR

@@ -12,9 +12,10 @@ from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text
 from benchorch.frontends.accelerate.graph_breaks import GraphBreak
 from benchorch.frontends.api.results import data_frame
-from benchorch.results.metrics.cost import ITEMS, SECONDS_PER_HOUR
+from benchorch.results.metrics.cost import ITEMS
 from benchorch.results.report.console_table import table_text
 from benchorch.stats.interval_arithmetic import scaled
+from benchorch.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # it comes without types

@@ -7,8 +7,8 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.price import Price
 from benchorch.domain.result import TrialResult
 from benchorch.stats.interval_arithmetic import quotient, scaled
+from benchorch.units import SECONDS_PER_HOUR
 
-SECONDS_PER_HOUR = 3600.0
 ITEMS = 1_000_000
 
 
@@ -59,8 +59,3 @@ def unpriced_tokens(result: TrialResult) -> Iterator[str]:
             f"No dollars per million tokens, since no price of `{kind}` is known; give yours: "
             f"'+pricing.usd_per_hour={{{kind}: 0.2}}'."
         )
-
-
-def trial_usd(seconds: float, usd_per_hour: float) -> float:
-    """Cost of a machine for a time; the minute that EC2 bills at least is of a launch."""
-    return seconds * usd_per_hour / SECONDS_PER_HOUR

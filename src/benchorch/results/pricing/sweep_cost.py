@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import construct, make
-from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.price import Market, Price, PriceSnapshot, usd_of
 from benchorch.domain.session import profile_words
 from benchorch.domain.spending import HEAD_KIND, SpendingRules
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
@@ -24,7 +24,6 @@ from benchorch.executors.scheduling.spending import (
 )
 from benchorch.interfaces.executor import Executor, Way
 from benchorch.journal.registry import state_directory
-from benchorch.results.metrics.cost import SECONDS_PER_HOUR, trial_usd
 from benchorch.results.pricing.sweep_history import SweepHistory, sweep_history
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         seconds += past.profile_s(trial) if trial.trial_id in profiled else 0.0
         price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
         share = beside.get(trial.hardware_kind, 1)
-        usd = trial_usd(seconds, price.usd_per_hour / share) if price else None
+        usd = usd_of(seconds, price.usd_per_hour / share) if price else None
         found[trial.trial_id] = TrialForecast(seconds=seconds, usd=usd, build_s=build_s)
     return found
 
@@ -369,8 +368,7 @@ def head_start_s(plan: Plan) -> float | None:
 
 
 def _machine(kind: str, seconds: float, usd_per_hour: float | None) -> Machine:
-    hours = seconds / SECONDS_PER_HOUR
-    usd = None if usd_per_hour is None else hours * (usd_per_hour + BESIDES_USD_PER_HOUR)
+    usd = None if usd_per_hour is None else usd_of(seconds, usd_per_hour + BESIDES_USD_PER_HOUR)
     return Machine(kind=kind, seconds=seconds, usd=usd)
 
 

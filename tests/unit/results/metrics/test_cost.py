@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.domain.estimate import Estimate
-from benchorch.results.metrics.cost import trial_usd, usd_per_million_items
+from benchorch.domain.price import usd_of
+from benchorch.results.metrics.cost import usd_per_million_items
 
 RATES = st.floats(0.01, 1e6)
 
@@ -39,5 +40,5 @@ def test_an_interval_that_is_not_known_stays_unknown():
 
 
 def test_each_second_of_a_trial_is_billed():
-    assert trial_usd(3600, 2.0) == 2.0
-    assert trial_usd(1, 3600.0) == 1.0
+    assert usd_of(3600, 2.0) == 2.0
+    assert usd_of(1, 3600.0) == 1.0
