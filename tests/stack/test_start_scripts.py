@@ -8,7 +8,35 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.hardware.aws_starts import reason_of
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "infra" / "terraform" / "scripts"
+
+
+def test_a_failed_start_is_reported_with_its_reason(tmp_path: Path) -> None:
+    """The last line that is reported is the one that a sweep shows."""
+    text = (SCRIPTS / "common.sh.tftpl").read_text()
+    [failed] = re.findall(r"^failed\(\).*?^}$", text, re.MULTILINE | re.DOTALL)
+    log, reported = tmp_path / "start.log", tmp_path / "reported"
+    script = f"""
+        set -Eeuo pipefail
+        exec > {log} 2>&1
+        role=worker step=packages
+        node() {{ echo "$*" > {reported}; cat {log} >> {reported}; }}
+        sleep() {{ :; }}
+        shutdown() {{ :; }}
+        {failed}
+        trap failed EXIT
+        echo "s3 answers 403: AccessDenied"
+        false
+    """
+    done = subprocess.run(["bash", "-c", script], timeout=60, check=False)
+    words, *lines = reported.read_text().splitlines()
+    assert (done.returncode, words) == (1, "report failed packages 1")
+    assert reason_of({"instance": "i-1", "step": "packages", "log": lines}) == (
+        "i-1 failed at packages: s3 answers 403: AccessDenied"
+    )
+    assert "packages failed with exit code 1" in log.read_text()
 
 
 def test_a_head_ends_only_once_its_group_is_empty() -> None:
