@@ -203,12 +203,19 @@ class RayFleet(Fleet):
             self._autoscaler.end_booting(self._kinds, joined)
 
     def slots(self, kind: str) -> int:
-        """How many of this kind living nodes announced at the last poll."""
-        return sum(slots_of(node) for node in self._nodes if kind in kinds_of(node))
+        """How many of this kind living nodes announced at the last poll, less other sweeps'."""
+        return sum(slots_of(node) for node in self._own_nodes() if kind in kinds_of(node))
 
     def slots_each(self, kind: str) -> int:
         """Slots in the cluster file; 1 where nodes join by themselves."""
         return self._rules.slots(kind) if self._rules else 1
+
+    def is_taken(self, kind: str) -> bool:
+        """Other sweeps use all nodes that the cluster file allows, in a market of this sweep."""
+        if self._rules is None:
+            return False
+        state = self._cluster_state()
+        return not self.slots(kind) and any(map(state.is_taken, self._rules.of(kind)))
 
     def cannot_launch(self, kind: str) -> bool:
         """Nodes of this kind are not declared, or nothing starts, or the autoscaler is broken."""
@@ -237,7 +244,9 @@ class RayFleet(Fleet):
             )
         if self._rules is not None and self._planner is not None:
             fallbacks = self._planner.fallbacks[kind]
-            return explain_no_capacity(kind, self._rules, fallbacks, self._launches)
+            others = self._cluster_state().of_others.items()
+            of_others = sum(n for placement, n in others if placement.kind == kind)
+            return explain_no_capacity(kind, self._rules, fallbacks, self._launches, of_others)
         has = ", ".join(sorted({kind for node in self._nodes for kind in kinds_of(node)}))
         resource = f"{RESOURCE_PREFIX}{kind}"
         return NoCapacity(
@@ -318,10 +327,15 @@ class RayFleet(Fleet):
         placements = {each.name: each.placement for each in self._rules.node_types}
         started = [a.placement for a in self._agents.values() if a.greeting is None]
         booting = self._launches.booting
+        alive, everywhere = (
+            Counter(found for found in map(placement_of, nodes) if found is not None)
+            for nodes in (self._own_nodes(), self._nodes)
+        )
         return ClusterState(
             active=Counter(placement for placement in started if placement is not None),
-            alive=Counter(found for found in map(placement_of, self._nodes) if found is not None),
+            alive=alive,
             booting={placements[name]: n for name, n in booting.items() if name in placements},
+            of_others=everywhere - alive,
         )
 
     def _start_pending(self, placement: Placement) -> None:

@@ -760,6 +760,37 @@ def test_a_spent_budget_ends_no_machine_of_another_sweep_on_the_same_head() -> N
     assert ray.gone == {node.node_id for node in ray.machines if node is not theirs}
 
 
+def test_a_machine_of_another_sweep_is_not_one_on_which_agents_should_have_started() -> None:
+    ray, _ = beside_another_sweep()
+    ray.others.remove("")
+    ray.booting.clear()
+    ray.dry = ["spot"]
+    ray.boot_s = 3 * LIMITS.start_s
+    results, _ = sweep(ray, [trial("t")])
+    assert outcomes(results) == {"ok": 1}
+    assert [market for _, market in ray.launched] == ["on-demand"]
+    ray, _ = beside_another_sweep()
+    ray.dry = ["spot", "on-demand"]
+    results, _ = sweep(ray, [trial("t")])
+    failure = results["t"].failure
+    assert failure is not None
+    assert "other sweeps use 1)" in failure.message
+
+
+def test_the_only_machine_of_a_kind_is_waited_for_until_another_sweep_leaves_it() -> None:
+    ray, theirs = beside_another_sweep()
+    ray.most, ray.others = 1, [theirs.node_id]
+    ray.booting.clear()
+
+    def leave() -> None:
+        ray.others, theirs.actors = [], []
+
+    ray.after(4 * LIMITS.wait_s, leave)
+    results, _ = sweep(ray, [trial("t")], max_nodes=1)
+    assert outcomes(results) == {"ok": 1}
+    assert ray.launched == []
+
+
 def test_a_machine_that_another_sweep_has_left_and_this_one_uses_is_billed() -> None:
     ray, theirs = beside_another_sweep()
     ray.others, theirs.actors = [], []

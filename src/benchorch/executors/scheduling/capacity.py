@@ -83,11 +83,17 @@ class ClusterState:
         active: agents that have started.
         alive: nodes that are up.
         booting: nodes that were launched and have not joined yet.
+        of_others: nodes that are up and that other sweeps use; none of them is in ``alive``.
     """
 
     active: Mapping[Placement, int] = field(default_factory=dict)
     alive: Mapping[Placement, int] = field(default_factory=dict)
     booting: Mapping[Placement, int] = field(default_factory=dict)
+    of_others: Mapping[Placement, int] = field(default_factory=dict)
+
+    def is_taken(self, node_type: NodeType) -> bool:
+        """Whether other sweeps use all nodes of this type that the cluster may have."""
+        return self.of_others.get(node_type.placement, 0) >= node_type.max_nodes
 
 
 @final
@@ -158,14 +164,15 @@ class CapacityPlanner:
             first = node_types[0] if now_s >= search.spot_from_s else node_types[-1]
             search.market = first.placement.market
         if search.market is Market.SPOT and len(node_types) > 1:
-            self._fall_back(search, node_types[0].placement, now_s, state)
+            self._fall_back(search, node_types[0], now_s, state)
         return next(each for each in node_types if each.placement.market is search.market)
 
     def _fall_back(
-        self, search: _Search, spot: Placement, now_s: float, state: ClusterState
+        self, search: _Search, node_type: NodeType, now_s: float, state: ClusterState
     ) -> None:
         """Turn to on-demand if spot has delivered nothing for too long."""
-        if state.alive.get(spot) or state.booting.get(spot):
+        spot = node_type.placement
+        if state.alive.get(spot) or state.booting.get(spot) or state.is_taken(node_type):
             search.since_s = None
             return
         if search.since_s is None:

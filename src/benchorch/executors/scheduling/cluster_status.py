@@ -49,12 +49,13 @@ class LaunchStatus:
 
 
 def explain_no_capacity(
-    kind: str, rules: CapacityRules, fallbacks: int, launches: LaunchStatus
+    kind: str, rules: CapacityRules, fallbacks: int, launches: LaunchStatus, of_others: int = 0
 ) -> NoCapacity:
     """Why no node of a kind has come.
 
     Args:
         fallbacks: how often spot capacity did not come.
+        of_others: how many nodes of the kind other sweeps use.
     """
     undeclared = rules.undeclared(kind)
     if undeclared is not None:
@@ -80,10 +81,11 @@ def explain_no_capacity(
         )
     markets = " and then ".join(str(each.placement.market) for each in rules.of(kind))
     failed = f", spot {fallbacks} time(s) in vain" if fallbacks else ""
+    taken = f", other sweeps use {of_others}" if of_others else ""
     last = f"; the last error: {error}" if error else ""
     return NoCapacity(
         failure="no_capacity",
-        reason=f"No {kind} came ({markets}{failed}){last}",
+        reason=f"No {kind} came ({markets}{failed}{taken}){last}",
         remedy=_remedy(error) or _OTHER_CAPACITY,
     )
 

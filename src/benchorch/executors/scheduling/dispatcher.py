@@ -148,6 +148,11 @@ class Fleet(ABC):
         del kind
         return 1
 
+    def is_taken(self, kind: str) -> bool:
+        """Whether other sweeps use all machines of this kind that there may be."""
+        del kind
+        return False
+
     def cannot_launch(self, kind: str) -> bool:
         """Whether no agent of this kind will come, however long it is waited for."""
         del kind
@@ -173,7 +178,7 @@ class RetryLimits:
 
     Attributes:
         max_attempts: of each trial.
-        wait_s: how long to wait for a node of a kind.
+        wait_s: how long to wait for a node of a kind, once other sweeps do not use all of them.
         start_s: how long an agent may take to start on a node.
     """
 
@@ -433,7 +438,9 @@ class _Sweep:
                 why = self.fleet.no_capacity(kind)
                 reason = f"{why.reason} (waited {waited_s:.0f} s)"
                 yield from self.assignments.give_up(kind, reason, why.remedy, failure=why.failure)
-            elif waited_s >= ANNOUNCE_AFTER_S and kind not in self.announced:
+            elif kind not in self.announced and (
+                waited_s >= ANNOUNCE_AFTER_S or self.fleet.is_taken(kind)
+            ):
                 self.announced.add(kind)
                 self._announce_waiting(kind, limit_s)
 
@@ -445,11 +452,15 @@ class _Sweep:
         """Tell the user why nothing happens, with the first trial that waits."""
         owed = (trial for trial in self.trials if self.assignments.owes(trial.trial_id))
         first = next(trial for trial in owed if hardware_kind(trial) == kind)
-        message = f"for a free {kind}, at most {format_seconds(limit_s)}"
+        taken = self.fleet.is_taken(kind)
+        limit = "until another sweep ends" if taken else f"at most {format_seconds(limit_s)}"
+        message = f"for a free {kind}, {limit}"
         self.emit(Event(trial_id=first.trial_id, stage="wait", message=message))
 
     def _waited(self, kind: str, now_s: float) -> tuple[float, float]:
         """The wait for this kind and its limit: without a node, or with one but no agent on it."""
+        if self.fleet.is_taken(kind):
+            self.unserved_since_s[kind] = now_s
         unserved_s = now_s - self.unserved_since_s.setdefault(kind, now_s)
         if not self.fleet.slots(kind):
             self.slots_since_s.pop(kind, None)

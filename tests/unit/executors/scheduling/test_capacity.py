@@ -64,6 +64,15 @@ def test_without_spot_capacity_on_demand_is_requested_for_a_while() -> None:
     assert capacity.fallbacks == {"g5.xlarge": 1}
 
 
+def test_nodes_of_other_sweeps_keep_nobody_on_spot_unless_they_are_all_there_may_be() -> None:
+    capacity, queued = planner(), {"g5.xlarge": 1}
+    all_of_them, two = ClusterState(of_others={SPOT: 3}), ClusterState(of_others={SPOT: 2})
+    capacity.requests(0, queued, all_of_them)
+    assert capacity.requests(1000, queued, all_of_them) == {SPOT: 1}
+    assert capacity.requests(1010, queued, two) == {SPOT: 1}
+    assert capacity.requests(1100, queued, two) == {ON_DEMAND: 1}
+
+
 def test_a_booting_spot_node_is_waited_for() -> None:
     capacity = planner()
     queued = {"g5.xlarge": 1}

@@ -59,12 +59,16 @@ class ScriptedFleet(Fleet):
     sent: list[TaskAssignment] = field(default_factory=list)
     requested: list[Mapping[str, int]] = field(default_factory=list)
     polls: int = 0
+    taken_until_s: int = 0
 
     def request(self, queued: Mapping[str, int]) -> None:
         self.requested.append(queued)
 
     def slots(self, kind: str) -> int:
         return self.announced.get(kind, 0)
+
+    def is_taken(self, kind: str) -> bool:
+        return kind == "a" and self.polls < self.taken_until_s
 
     def no_capacity(self, kind: str) -> NoCapacity:
         reason = f"no node of kind {kind!r}"
@@ -170,6 +174,15 @@ def test_a_kind_without_a_node_is_given_up_after_the_wait_and_the_others_go_on()
     assert failure is not None
     assert failure.kind == "no_node"
     assert "waited 30 s" in failure.message
+
+
+def test_the_wait_begins_once_other_sweeps_leave_a_machine() -> None:
+    fleet = ScriptedFleet(lambda _: [], taken_until_s=500)
+    (result,), events = run([trial("1")], fleet)
+    assert result.failure is not None
+    assert "waited 30 s" in result.failure.message
+    assert fleet.polls > 500 + LIMITS.wait_s - 2
+    assert [event.message for event in events] == ["for a free a, until another sweep ends"]
 
 
 def test_a_node_that_is_there_is_given_longer_to_start() -> None:
