@@ -40,7 +40,6 @@ locals {
   token_parameter   = "/${var.name}/ray-token"
   address_parameter = "/${var.name}/head-address"
   head_packages     = lookup(module.storage.packages, module.nodes.kinds[var.head_type], "none")
-  all_packages      = [for type in local.types : lookup(module.storage.packages, module.nodes.kinds[type], "none")]
   head_hard_minutes = var.ttl_minutes + 5 # its own end comes first and empties the group
   cpu_self_test     = "\"$python\" -c 'import ray, benchorch'"
   gpu_self_test     = "\"$python\" -c 'import ray, benchorch, torch; torch.ones(1).cuda()'"
@@ -77,9 +76,7 @@ locals {
       "{packages}", local.head_packages),
       "{make_packages}", local.make_packages),
     "{self_test}", local.cpu_self_test),
-    templatefile("${path.module}/scripts/head.sh.tftpl", merge(local.node_words, {
-      other_packages = join(" ", setsubtract(toset(local.all_packages), [local.head_packages]))
-    })),
+    templatefile("${path.module}/scripts/head.sh.tftpl", local.node_words),
   ])
 }
 

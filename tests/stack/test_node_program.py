@@ -106,7 +106,7 @@ def test_packages_that_one_machine_keeps_another_gets_whole(node, aws, tmp_path)
     (made / "source.tar.gz").write_text("not for nodes")
     assert node.main(["keep", "packages/cpu-1", str(made)]) == 0
     got = tmp_path / "got"
-    assert node.main(["packages", "packages/cpu-1", str(got)]) == 0
+    assert node.main(["packages", "packages/cpu-1", str(got), "60"]) == 0
     assert {path.name for path in got.iterdir()} == {
         "SHA256SUMS",
         "a-1-py3-none-any.whl",
@@ -122,7 +122,7 @@ def test_a_package_that_was_changed_in_the_bucket_is_refused(node, aws, tmp_path
     boto3.client("s3").put_object(
         Bucket="stack", Key="packages/cpu-1/a-1-py3-none-any.whl", Body=b"another"
     )
-    assert node.main(["packages", "packages/cpu-1", str(tmp_path / "got")]) == 1
+    assert node.main(["packages", "packages/cpu-1", str(tmp_path / "got"), "60"]) == 1
     assert "a-1-py3-none-any.whl is not what the list says" in capsys.readouterr().err
 
 
@@ -133,13 +133,12 @@ def test_a_node_waits_until_the_head_has_made_the_packages(node, aws, tmp_path, 
     (made / "a-1-py3-none-any.whl").write_text("a")
     later = threading.Timer(0.3, node.keep, ["packages/cpu-1", str(made)])
     later.start()
-    assert node.main(["packages", "packages/cpu-1", str(tmp_path / "got")]) == 0
+    assert node.main(["packages", "packages/cpu-1", str(tmp_path / "got"), "60"]) == 0
     later.join()
 
 
-def test_a_node_for_which_nobody_makes_packages_says_so(node, aws, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(node, "WAIT_S", 0)
-    assert node.main(["packages", "packages/cpu-1", str(tmp_path / "got")]) == 1
+def test_a_node_for_which_nobody_makes_packages_says_so(node, aws, tmp_path, capsys):
+    assert node.main(["packages", "packages/cpu-1", str(tmp_path / "got"), "0"]) == 1
     assert "the head has not put them there" in capsys.readouterr().err
 
 

@@ -75,6 +75,56 @@ def test_a_head_from_a_baked_image_has_the_program_that_makes_packages(tmp_path:
     assert (tmp_path / "make_packages.sh").exists()
 
 
+def packages_made(tmp_path: Path, played: str) -> list[str]:
+    """What is said by the part of a head's script that makes packages, with the rest played."""
+    text = (SCRIPTS / "head.sh.tftpl").read_text()
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text('  "benchorch/packages": "cpu-x86_64-0"\n')
+    [kinds] = re.findall(r"^kinds\(\).*$", text, re.MULTILINE)
+    [make] = re.findall(r"^(\{ # The packages.*?^\}) &$", text, re.MULTILINE | re.DOTALL)
+    make = make.replace("/etc/benchorch/cluster.yaml", str(cluster))
+    listed = """
+        set -Eeuo pipefail
+        home=/lib rounds=0 made=" cpu-x86_64-0 "
+        node() { local kind=${2#packages/}; [[ $made == *" ${kind%/*} "* ]] && echo "$2"; true; }
+    """
+    script = "\n".join([f"cluster={cluster}", listed, played, kinds, make])
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_head_makes_the_packages_of_a_kind_that_is_added_while_it_runs(tmp_path: Path) -> None:
+    """The first try fails."""
+    said = packages_made(
+        tmp_path,
+        """
+        bash() { echo "$*"; [[ $rounds -gt 1 ]] && made+=" $2 "; }
+        sleep() {
+          case $((++rounds)) in
+            1) echo '  "benchorch/packages": "cuda-x86_64-1"' >> "$cluster" ;;
+            4) exit ;;
+          esac
+        }
+        """,
+    )
+    make = "/lib/make_packages.sh cuda-x86_64-1"
+    failed = "the packages of cuda-x86_64-1 could not be made, which is tried ten times"
+    assert said == [make, failed, make]
+
+
+def test_packages_that_cannot_be_made_do_not_keep_a_head_for_ever(tmp_path: Path) -> None:
+    said = packages_made(tmp_path, "made=; bash() { echo made; false; }; sleep() { :; }")
+    assert said.count("made") == 10
+
+
+def test_a_bucket_that_cannot_be_read_has_no_packages_made_again(tmp_path: Path) -> None:
+    refused = "node() { false; }; bash() { echo made; }"
+    thrice = "sleep() { [[ $((++rounds)) -lt 3 ]] || exit 0; }"
+    assert packages_made(tmp_path, f"{refused}; {thrice}") == []
+
+
 @pytest.mark.parametrize(
     ("starts_at", "tries", "ended"),
     [(1, 1, "shutdown -h now"), (3, 3, "shutdown -h now"), (4, 3, "failed ray 1")],

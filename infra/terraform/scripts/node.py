@@ -5,7 +5,8 @@
     node.py listed PREFIX               the keys that begin so
     node.py parameter NAME              a parameter's value, decrypted
     node.py announce NAME VALUE         write a parameter
-    node.py packages PLACE DIRECTORY    the packages below PLACE, once listed, each verified
+    node.py packages PLACE DIRECTORY S  the packages below PLACE, each verified, once they are
+                                        listed, for which it waits S seconds
     node.py keep PLACE DIRECTORY        put a directory's packages there, their list last
     node.py report OUTCOME STEP CODE    write starts/INSTANCE.json: how this machine's start went
     node.py rest GROUP                  let the group of the head be empty
@@ -31,7 +32,7 @@ from pathlib import Path
 METADATA = "http://169.254.169.254/latest"
 LIST = "SHA256SUMS"
 LOG = Path("/var/log/benchorch-start.log")
-WAIT_S, LOOK_S = 1500, 5
+LOOK_S = 5
 TRIES, SLOW_S, THREADS, LINES = 6, 120, 8, 40
 UNSIGNED = "UNSIGNED-PAYLOAD"
 
@@ -115,12 +116,12 @@ def rest(group):
     call("autoscaling", "POST", body=body, headers=headers).close()
 
 
-def packages(place, directory):
+def packages(place, directory, wait_s):
     """Wait for the list of packages, fetch them side by side, and verify each."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + float(wait_s)
     while f"{place}/{LIST}" not in listed(f"{place}/{LIST}"):
         if time.monotonic() > deadline:
-            raise LookupError(f"the head has not put them there within {WAIT_S} s")
+            raise LookupError(f"the head has not put them there within {wait_s} s: see its {LOG}")
         time.sleep(LOOK_S)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,6 @@ _WORDS = {
     "cluster_key": CLUSTER_KEY,
     "token_parameter": TOKEN_PARAMETER,
     "address_parameter": ADDRESS_PARAMETER,
-    "other_packages": "",
 }
 # What Terraform fills in of its own accord, by role.
 _MAKE = base64.b64encode(gzip.compress((SCRIPTS / "make_packages.sh").read_bytes())).decode()
