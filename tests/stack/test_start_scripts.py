@@ -60,6 +60,23 @@ def test_a_head_ends_only_once_its_group_is_empty() -> None:
     assert text.count("\n  end_head\n") == 2  # its time is up; nobody uses it
 
 
+def test_the_time_of_a_head_is_counted_from_the_first_line_of_its_script() -> None:
+    """So its hard end, five minutes later, never comes first, however long the start takes."""
+    text = (SCRIPTS / "head.sh.tftpl").read_text()
+    [end] = re.findall(r"^(\{ # Its time is up.*?^\}) >", text, re.MULTILINE | re.DOTALL)
+    played = """
+        set -Eeuo pipefail
+        sleep() { SECONDS=$((SECONDS + $1)); }
+        end_head() { echo "ended after $((SECONDS / 60)) minutes"; }
+        SECONDS=$((60 * 400))
+    """
+    script = "\n".join([played, end.replace("${ttl_minutes}", "480")])
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "ended after 480 minutes\n"
+
+
 def test_a_head_from_a_baked_image_has_the_program_that_makes_packages(tmp_path: Path) -> None:
     """Its image was a worker's, whose packages it has; other kinds of node wait for theirs."""
     text = (SCRIPTS / "common.sh.tftpl").read_text()
