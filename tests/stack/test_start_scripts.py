@@ -143,17 +143,26 @@ def test_a_bucket_that_cannot_be_read_has_no_packages_made_again(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("starts_at", "tries", "ended"),
-    [(1, 1, "shutdown -h now"), (3, 3, "shutdown -h now"), (4, 3, "failed ray 1")],
+    ("starts_at", "tries", "stays_s", "ended"),
+    [
+        (1, 1, 60, "shutdown -h now"),
+        (1, 1, 10, "failed ray 1"),
+        (3, 3, 60, "shutdown -h now"),
+        (4, 3, 60, "failed ray 1"),
+    ],
 )
 def test_a_worker_whose_ray_starts_too_slowly_tries_again(
-    tmp_path: Path, starts_at: int, tries: int, ended: str
+    tmp_path: Path, starts_at: int, tries: int, stays_s: int, ended: str
 ) -> None:
-    """From a baked image, whose disk is read for the first time, imports take many seconds."""
+    """From a baked image, whose disk is read for the first time, imports take many seconds.
+
+    Where Ray joins and ends at once, the start has failed.
+    """
     log = tmp_path / "start.log"
     text = (SCRIPTS / "worker.sh.tftpl").read_text()
     text = text.replace("/var/log/benchorch-start.log", str(log))
     text = text.replace("${address_parameter}", "/head-address")
+    text = text.replace("begun=$SECONDS", f"begun=$((SECONDS - {stays_s}))")
     ray = tmp_path / "env" / "bin" / "ray"
     ray.parent.mkdir(parents=True)
     ray.write_text(
