@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 TAG = "benchorch:stack"
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 HOME_REGION = "us-east-1"
+ENDPOINT_S, LOOK_S = 600, 5
 DENIED = ("UnauthorizedOperation", "AccessDenied")
 _KINDS: Sequence[tuple[str, str, str, str, dict[str, Any]]] = (
     ("disk", "describe_volumes", "Volumes", "VolumeId", {}),
@@ -85,7 +87,10 @@ def find(stack: str, where: Iterable[str]) -> Sequence[Found]:
 
 
 def end(stack: str, region: str, say: Callable[[str], None]) -> None:
-    """Empty the head's group, terminate every machine and wait, remove disks and images."""
+    """Empty the head's group, terminate every machine and wait, remove disks and images.
+
+    What GuardDuty has put into the stack's network goes, too.
+    """
     import boto3
 
     found = list(_in_region(stack, region))
@@ -107,6 +112,32 @@ def end(stack: str, region: str, say: Callable[[str], None]) -> None:
     for disk in _in_region(stack, region):
         if disk.kind == "disk" and disk.note == "available":
             ec2.delete_volume(VolumeId=disk.name)
+    for network in _names(found, "network"):
+        _end_guardduty(ec2, network, say)
+
+
+def _end_guardduty(ec2: Any, network: str, say: Callable[[str], None]) -> None:
+    """Remove GuardDuty's endpoint and security group, which keep Terraform from ending a network.
+
+    Runtime Monitoring makes them in each network with machines, and never ends them.
+    """
+    here = {"Name": "vpc-id", "Values": [network]}
+    its = {"Name": "tag:GuardDutyManaged", "Values": ["true"]}
+
+    def endpoints() -> list[str]:
+        listed = ec2.describe_vpc_endpoints(Filters=[here, its])["VpcEndpoints"]
+        return [one["VpcEndpointId"] for one in listed if one["State"].lower() != "deleted"]
+
+    names = endpoints()
+    if names:
+        say(f"{network}: ending GuardDuty's {', '.join(names)}")
+        ec2.delete_vpc_endpoints(VpcEndpointIds=names)
+    until_s = time.monotonic() + ENDPOINT_S
+    while endpoints() and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
+    own = {"Name": "group-name", "Values": [f"GuardDutyManagedSecurityGroup-{network}"]}
+    for group in ec2.describe_security_groups(Filters=[here, own])["SecurityGroups"]:
+        ec2.delete_security_group(GroupId=group["GroupId"])
 
 
 def _names(found: Iterable[Found], kind: str) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import stack_leftovers
+from support.aws_emulator.server import REGION, Emulator
 
 ENABLED = ("us-west-2", "eu-west-1", "us-east-1")
 
@@ -73,3 +74,47 @@ def test_an_error_that_is_no_refusal_closes_no_region(account: Callable[..., Non
     account("us-west-2", code="RequestLimitExceeded")
     with pytest.raises(ClientError, match="RequestLimitExceeded"):
         stack_leftovers.regions()
+
+
+def test_what_guardduty_has_put_into_a_stacks_network_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Terraform could remove neither subnets nor network; another network's parts stay."""
+    pytest.importorskip("moto", reason="moto stands in for AWS")
+    with Emulator({}).running() as aws:
+        for name, value in aws.environment().items():
+            monkeypatch.setenv(name, value)
+        ec2 = boto3.client("ec2")
+        managed = [{"Key": "GuardDutyManaged", "Value": "true"}]
+        tag = [{"Key": "benchorch:stack", "Value": "lab"}]
+        groups = {}
+        for tags in (tag, []):
+            network = ec2.create_vpc(CidrBlock="10.70.0.0/16")["Vpc"]["VpcId"]
+            if tags:
+                ec2.create_tags(Resources=[network], Tags=tags)
+            subnet = ec2.create_subnet(VpcId=network, CidrBlock="10.70.0.0/20")["Subnet"]
+            name = f"GuardDutyManagedSecurityGroup-{network}"
+            groups[network] = ec2.create_security_group(
+                GroupName=name, Description=name, VpcId=network
+            )["GroupId"]
+            ec2.create_vpc_endpoint(
+                VpcEndpointType="Interface",
+                VpcId=network,
+                ServiceName=f"com.amazonaws.{REGION}.guardduty-data",
+                SubnetIds=[subnet["SubnetId"]],
+                SecurityGroupIds=[groups[network]],
+                TagSpecifications=[{"ResourceType": "vpc-endpoint", "Tags": managed}],
+            )
+        said: list[str] = []
+        stack_leftovers.end("lab", REGION, said.append)
+        left = [
+            one["VpcId"]
+            for one in ec2.describe_vpc_endpoints()["VpcEndpoints"]
+            if one["VpcId"] in groups and one["State"] != "deleted"
+        ]
+        mine, other = groups
+        assert left == [other]
+        kept = {one["GroupId"] for one in ec2.describe_security_groups()["SecurityGroups"]}
+        assert kept & {*groups.values()} == {groups[other]}
+        [line] = said
+        assert line.startswith(f"{mine}: ending GuardDuty's vpce-")
