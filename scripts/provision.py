@@ -182,18 +182,21 @@ def _files_of_other_checkouts(options: argparse.Namespace) -> list[str]:
 
 
 def _await_head(options: argparse.Namespace, wanted: Settings, before: object) -> int:
-    """0 once the head is launched; 1 where AWS refuses it, which Terraform does not report."""
+    """0 once the head is launched; 1 where AWS refuses it for good; Terraform reports nothing."""
     from stack_machines import machines
 
     until_s = time.monotonic() + HEAD_S
+    refused = None
     while wanted.variables.get("running") != "false" and time.monotonic() < until_s:
         if any(one.role == "head" for one in machines(options.name, wanted.region)):
-            break
+            return 0
         refused = _refused(options, wanted.region)
-        if refused not in (None, before):
+        if refused not in (None, before) and not refused.may_pass:
             print(f"The head is not launched: {refused.reason}", file=sys.stderr)
             return 1
         time.sleep(LOOK_S)
+    if refused not in (None, before):
+        print(f"The head is not launched yet, and AWS tries again: {refused.reason}")
     return 0
 
 

@@ -13,7 +13,9 @@ import pytest
 
 import provision
 import stack_leftovers
+import stack_machines
 from account_checks.requested import stack_request
+from benchorch.interfaces.stack import Refusal
 from stack_home import Home, Settings, find_home
 from support.aws_emulator.server import Emulator
 
@@ -162,3 +164,37 @@ def test_a_path_is_no_name_of_a_stack_and_its_folder_stays(
         provision.main([what, "--name", str(tmp_path)])
     assert ended.value.code == 2
     assert "expected 3 to 31 lower case letters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("may_pass", "comes", "code", "said"),
+    [
+        (True, True, 0, ""),
+        (True, False, 0, "The head is not launched yet, and AWS tries again: no m7i.large\n"),
+        (False, True, 1, "The head is not launched: no m7i.large\n"),
+    ],
+)
+def test_a_launch_that_the_group_tries_in_another_zone_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    may_pass: bool,
+    comes: bool,
+    code: int,
+    said: str,
+) -> None:
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def machines(*_: object) -> list[Namespace]:
+        return [Namespace(role="head")] if comes and now_s > 30 else []
+
+    refused = Refusal("a-1", "no m7i.large", may_pass)
+    monkeypatch.setattr(stack_machines, "machines", machines)
+    monkeypatch.setattr(provision, "_refused", lambda *_: refused)
+    monkeypatch.setattr(provision, "time", Namespace(sleep=sleep, monotonic=lambda: now_s))
+    assert provision._await_head(Namespace(name="lab"), Settings(), None) == code
+    told = capsys.readouterr()
+    assert told.out + told.err == said

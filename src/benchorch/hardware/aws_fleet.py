@@ -8,7 +8,7 @@ from benchorch.interfaces.stack import Refusal
 CLUSTER_TAG, ROLE_TAG = "ray-cluster-name", "ray-node-type"
 _MAY_PASS = re.compile(
     r"sufficient \S+ capacity|InsufficientInstanceCapacity|RequestLimitExceeded|"
-    r"requested Availability Zone|[Ii]nstance [Pp]rofile"
+    r"requested Availability Zone|[Ii]nstance [Pp]rofile|is being validated"
 )
 """Reasons after which a group tries another zone, or the same again a moment later."""
 

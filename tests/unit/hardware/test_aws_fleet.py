@@ -28,6 +28,11 @@ ZONE = (
     "Your requested instance type (m7i.large) is not supported in your requested Availability Zone "
     "(us-east-1e). Launching EC2 instance failed."
 )
+NEW = (
+    "Could not launch On-Demand Instances. PendingVerification - Your request for accessing "
+    "resources in this region is being validated, and you will not be able to launch additional "
+    "resources in this region until the validation is complete. Launching EC2 instance failed."
+)
 KEY = (
     "Instance became unhealthy while waiting for instance to be in InService state. Termination "
     "Reason: Client.InternalError: Client error on launch"
@@ -43,6 +48,7 @@ KEY = (
         ("Failed", VCPU, False),
         ("Failed", CAPACITY, True),
         ("Failed", ZONE, True),
+        ("Failed", NEW, True),
         ("Cancelled", KEY, False),
     ],
 )
