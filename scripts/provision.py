@@ -320,11 +320,7 @@ def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None)
     if settings is None and not found:
         print(f"{_nothing_kept(options, home)}\nNothing has its tag in {looked}.")
         return 0
-    if (
-        not options.yes
-        and input(f"Terminate every machine of {options.name} and remove it? [yes/no] ") != "yes"
-    ):
-        print("Nothing was changed.")
+    if not options.yes and not _confirmed(options.name):
         return 1
     if settings is not None:  # or a sweep that is sent now would start another head
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -346,6 +342,17 @@ def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None)
             f"{looked}."
         )
     return code or (1 if left else 0)
+
+
+def _confirmed(name: str) -> bool:
+    try:
+        answer = input(f"Terminate every machine of {name} and remove it? [yes/no] ")
+    except EOFError:  # no terminal
+        answer = ""
+        print("\nmake destroy ARGS=--yes needs no answer.")
+    if answer != "yes":
+        print("Nothing was changed.")
+    return answer == "yes"
 
 
 def _removed(options: argparse.Namespace, home: Home, settings: Settings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import subprocess
@@ -198,3 +199,18 @@ def test_a_launch_that_the_group_tries_in_another_zone_is_no_failure(
     assert provision._await_head(Namespace(name="lab"), Settings(), None) == code
     told = capsys.readouterr()
     assert told.out + told.err == said
+
+
+def test_a_removal_that_nobody_can_confirm_changes_nothing_and_says_how(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a job of CI, or with its input closed."""
+    monkeypatch.setattr(stack_leftovers, "regions", lambda _: (["eu-west-1"], []))
+    monkeypatch.setattr(stack_leftovers, "find", lambda *_: [])
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    home = Home(account="123456789012", region=None)
+    options = Namespace(name="lab", var=[], yes=False)
+    assert provision._destroy(options, home, Settings(region="eu-west-1")) == 1
+    out = capsys.readouterr().out
+    assert "make destroy ARGS=--yes" in out
+    assert out.endswith("Nothing was changed.\n")
