@@ -233,7 +233,8 @@ class RayFleet(Fleet):
                 failure="no_node",
                 reason=f"No agent started on the {self.slots(kind)} slot(s) of kind {kind!r}: "
                 f"{detail}",
-                remedy="See `ray list actors`; raise executor.start_s to wait longer.",
+                remedy="See `ray list actors` on the head; with executor=ray or ec2 raise "
+                "executor.start_s to wait longer.",
             )
         if self._failures[kind] >= MAX_START_FAILURES:
             return NoCapacity(

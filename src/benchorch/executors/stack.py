@@ -173,11 +173,13 @@ class StackExecutor(Executor):
         stack: its name; None for the only one of the account.
         market: ``spot``, ``on_demand`` or ``spot_then_on_demand``: where nodes are launched.
         most: nodes of a kind at a time; None for as many as the stack allows.
+        wait_s: seconds to wait for the first node of a kind.
     """
 
     stack: str | None = None
     market: str = "spot_then_on_demand"
     most: int | None = None
+    wait_s: float = 900.0
 
     def unreachable(self, hardware_kind: str) -> str | None:
         """Why the stack cannot launch this hardware, or None."""
@@ -248,7 +250,8 @@ class StackExecutor(Executor):
         text = (builtin_directory("conf") / "executor" / "ec2.yaml").read_text(encoding="utf-8")
         found = yaml.safe_load(text).items()
         node = {k: v for k, v in found if k != "defaults" and "${" not in str(v)}
-        return {**node, "market": self.market, "most": self.most, "starts": facts.starts_url}
+        own: ConfigNode = {"market": self.market, "most": self.most, "wait_s": self.wait_s}
+        return {**node, **own, "starts": facts.starts_url}
 
 
 @final

@@ -84,7 +84,7 @@ def launch(provider: Any, subnets: Sequence[str]) -> Launch:
 @pytest.mark.parametrize(
     ("fault", "advice"),
     [
-        (failures.no_capacity(), "Ask for another size or market"),
+        (failures.no_capacity(), "Ask for another size"),
         (failures.over_quota(spot=True), "make provision-check"),
         (failures.unauthorized("ec2:RunInstances"), "make provision"),
         (failures.no_spot_role(), "--aws-service-name spot.amazonaws.com"),

@@ -229,6 +229,13 @@ def test_what_is_sent_runs_by_the_heads_executor_and_records_nothing_there(
     assert sent["session"]["tracking"] == {"_target_": "benchorch.recorders.none.Nowhere"}
 
 
+def test_what_a_failure_on_the_head_has_the_user_change_reaches_the_head(account: Account) -> None:
+    """By the options of executor=stack; the head's own are not at hand."""
+    executor = StackExecutor(market="on_demand", most=2, wait_s=3600)
+    sent = executor.head_executor(account.facts)
+    assert (sent["market"], sent["most"], sent["wait_s"]) == ("on_demand", 2, 3600)
+
+
 def test_what_machines_cost_there_is_followed_here_to_the_end(
     account: Account, tmp_path: Path
 ) -> None:

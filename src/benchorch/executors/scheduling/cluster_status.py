@@ -7,7 +7,11 @@ from typing import final
 from benchorch.executors.scheduling.capacity import CapacityRules
 from benchorch.executors.scheduling.dispatcher import NoCapacity
 
-_OTHER_CAPACITY = "Ask for another size or market, raise executor.wait_s, or resume= later."
+_ON_STACK = "with executor=stack, where no executor was named"
+_OTHER_CAPACITY = (
+    "Ask for another size, change executor.market or raise executor.wait_s "
+    f"({_ON_STACK}), or resume= later."
+)
 _BROKEN = "See monitor.log and monitor.err in the head's Ray logs; then resume=."
 _QUOTA = "Raise the account's quota: make provision-check names it with the command; then resume=."
 LAUNCH_REMEDIES: Mapping[str, str] = {
@@ -20,7 +24,7 @@ LAUNCH_REMEDIES: Mapping[str, str] = {
     ),
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, then resume=; "
-        "or executor.market=on_demand."
+        f"or executor.market=on_demand ({_ON_STACK})."
     ),
     "SignatureDoesNotMatch": (
         "The head's clock is not AWS's: on the head, timedatectl and chronyc tracking; or end the "
@@ -62,7 +66,8 @@ def explain_no_capacity(
         return NoCapacity(
             failure="no_node",
             reason=undeclared[0].upper() + undeclared[1:].rstrip("."),
-            remedy="Declare it in the fleet (docs/cloud/fleet.md), or change executor.market.",
+            remedy="Declare it in the fleet (docs/cloud/fleet.md), or change executor.market "
+            f"({_ON_STACK}).",
         )
     error = launches.last_error
     if launches.stopped:

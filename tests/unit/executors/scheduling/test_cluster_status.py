@@ -46,7 +46,8 @@ def test_a_quota_leads_to_the_check_that_names_it() -> None:
 
 def test_an_unknown_refusal_has_the_general_remedy() -> None:
     why = explain_no_capacity("g5.xlarge", RULES, 1, LaunchStatus(last_error="InternalError"))
-    assert "another size or market" in why.remedy
+    assert "another size" in why.remedy
+    assert "raise executor.wait_s (with executor=stack" in why.remedy
     assert "InternalError" in why.reason
 
 
