@@ -267,11 +267,13 @@ def _image(options: argparse.Namespace, home: Home, settings: Settings | None) -
     if not bakes:
         print(f"{options.name} is not finished: make provision", file=sys.stderr)
         return code or 2
-    images = bake(options.name, wanted.region, bakes, print)
-    if images:
-        before = json.loads(wanted.variables.get("baked_images", "{}"))
+    before = json.loads(wanted.variables.get("baked_images", "{}"))
+    images: dict[str, str] = {}
+    for kind, image in bake(options.name, wanted.region, bakes, print):
+        images[kind] = image
         text = json.dumps({**before, **images})
         home.remember(options.name, wanted.updated({"baked_images": text}))
+    if images:
         print("New machines start from these images after: make provision")
         replaced = ", ".join(before[kind] for kind in images if kind in before)
         if replaced:  # launch templates, and heads that run, name them still

@@ -22,8 +22,8 @@ def bake(
     region: str,
     kinds: Mapping[str, list[Mapping[str, Any]]],
     say: Callable[[str], None],
-) -> dict[str, str]:
-    """An image for each kind of node, as far as they succeed; their ids.
+) -> Iterator[tuple[str, str]]:
+    """An image for each kind of node, as far as they succeed: kind and id, each once it is there.
 
     A kind that AWS refuses is reported, and the others are baked.
 
@@ -34,7 +34,6 @@ def bake(
 
     ec2 = boto3.client("ec2", region_name=region)
     started: dict[str, str] = {}
-    images = {}
     try:
         for kind, choices in kinds.items():
             with _reported(f"{kind}: no image was made", say):
@@ -46,13 +45,13 @@ def bake(
                 if problem:
                     say(f"{kind}: no image was made: {problem}")
                 else:
-                    images[kind] = _keep(ec2, stack, kind, name)
-                    say(f"{kind}: {images[kind]}")
+                    image = _keep(ec2, stack, kind, name)
+                    say(f"{kind}: {image}")
+                    yield kind, image
     finally:
         for name in started.values():
             with _reported(f"{name} was not ended; make status shows whether it is there", say):
                 ec2.terminate_instances(InstanceIds=[name])
-    return images
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import boto3  # noqa: TID251 - makes and looks at machines
@@ -58,13 +58,17 @@ def ends_with(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_image, "_launch", launched)
 
 
+def bake(kinds: dict[str, list[dict[str, object]]], say: Callable[[str], None]) -> dict[str, str]:
+    return dict(stack_image.bake("baker", REGION, kinds, say))
+
+
 def own_images() -> list[dict[str, object]]:
     return list(boto3.client("ec2").describe_images(Owners=["self"])["Images"])
 
 
 def test_a_machine_that_passed_its_self_test_becomes_an_image_and_ends(kinds, monkeypatch):
     ends_with("baked", monkeypatch)
-    images = stack_image.bake("baker", REGION, kinds, lambda _: None)
+    images = bake(kinds, lambda _: None)
     [image] = [one for one in own_images() if one["ImageId"] == images["cpu-x86_64"]]
     mine = {"Key": "benchorch:stack", "Value": "baker"}
     assert mine in image["Tags"]
@@ -89,7 +93,7 @@ def test_no_machine_is_left_where_an_image_cannot_be_kept(kinds, monkeypatch):
 
     monkeypatch.setattr(stack_image, "_keep", refused)
     with pytest.raises(OSError, match="the line is dead"):
-        stack_image.bake("baker", REGION, kinds, lambda _: None)
+        bake(kinds, lambda _: None)
     told = ec2.describe_instances(Filters=filters)["Reservations"]
     states = {one["State"]["Name"] for each in told for one in each["Instances"]}
     assert states == {"terminated"}
@@ -122,9 +126,30 @@ def test_a_kind_that_aws_refuses_costs_no_other_its_image(kinds, monkeypatch):
     monkeypatch.setattr(stack_image, "_launch", launched)
     said: list[str] = []
     every = {"cuda-x86_64": [{**choice, "type": "g5.xlarge"}], **kinds}
-    assert list(stack_image.bake("baker", REGION, every, said.append)) == ["cpu-x86_64"]
+    assert list(bake(every, said.append)) == ["cpu-x86_64"]
     assert "cuda-x86_64: no image was made" in said[0]
     assert "VcpuLimitExceeded" in said[0]
+
+
+def test_an_image_that_is_made_is_told_before_the_next_is_waited_for(kinds, monkeypatch):
+    """Whoever interrupts the wait keeps it."""
+    ends_with("baked", monkeypatch)
+    wait, waited = stack_image._wait_until_stopped, []
+
+    def interrupted(ec2: object, name: str) -> str:
+        waited.append(name)
+        if len(waited) == 2:
+            raise KeyboardInterrupt
+        return wait(ec2, name)
+
+    monkeypatch.setattr(stack_image, "_wait_until_stopped", interrupted)
+    [choices] = kinds.values()
+    baked = stack_image.bake("baker", REGION, {**kinds, "second": choices}, lambda _: None)
+    kind, image = next(baked)
+    assert (kind, image) == ("cpu-x86_64", own_images()[-1]["ImageId"])
+    with pytest.raises(KeyboardInterrupt):
+        next(baked)
+    assert [stack_image._state(boto3.client("ec2"), name) for name in waited] == ["terminated"] * 2
 
 
 def test_a_machine_without_a_report_costs_no_other_its_image(kinds, monkeypatch):
@@ -139,7 +164,7 @@ def test_a_machine_without_a_report_costs_no_other_its_image(kinds, monkeypatch)
     monkeypatch.setattr(stack_image, "_report", reported)
     said: list[str] = []
     [choices] = kinds.values()
-    images = stack_image.bake("baker", REGION, {"silent": choices, **kinds}, said.append)
+    images = bake({"silent": choices, **kinds}, said.append)
     assert list(images) == ["cpu-x86_64"]
     assert any("silent: no image was made" in line and "NoSuchKey" in line for line in said)
     states = [stack_image._state(boto3.client("ec2"), name) for name in names]
@@ -167,7 +192,7 @@ def test_a_machine_whose_self_test_failed_becomes_none(kinds, monkeypatch):
     ends_with("failed", monkeypatch)
     said: list[str] = []
     before = len(own_images())
-    assert stack_image.bake("baker", REGION, kinds, said.append) == {}
+    assert bake(kinds, said.append) == {}
     assert "its start failed at self-test" in said[-1]
     assert "ImportError: no torch" in said[-1]
     assert len(own_images()) == before
