@@ -60,8 +60,9 @@ def examine(aws: Emulator, client: Callable[[str, str], Any]) -> Examine:
             "head_type": "m7i.large",
         }
         now = changed.pop("now", lambda: datetime.now(UTC))
+        region = changed.get("region", REGION)
         return Examination(
-            account=AwsAccount(region=REGION, client=client),
+            account=AwsAccount(region=region, client=client),
             request=StackRequest(**{**request, **changed}),
             facts=facts(),
             actions=["ec2:RunInstances", "iam:PassRole", "s3:CreateBucket"],

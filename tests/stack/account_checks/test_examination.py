@@ -212,6 +212,23 @@ def test_a_denied_action_fails_and_one_that_is_not_allowed_everywhere_warns(exam
     assert states[FindingState.FAILED] == "a policy denies ec2:RunInstances"
 
 
+def test_a_deny_whose_condition_the_simulator_lacks_stops_nothing(examine, aws) -> None:
+    """As that of everything without MFA, in a session with MFA."""
+    aws.account.decisions["ec2:RunInstances"] = "explicitDeny"
+    aws.account.missing["ec2:RunInstances"] = "aws:MultiFactorAuthPresent"
+    [finding] = of(examine(), "permissions")
+    assert finding.state is FindingState.WARNING
+    assert finding.observed == "a policy denies under conditions: ec2:RunInstances"
+    assert "aws:MultiFactorAuthPresent" in finding.remedy
+
+
+def test_permissions_are_those_in_the_region_where_a_call_is_made(examine, aws) -> None:
+    """So that a policy that closes other regions denies nothing."""
+    examine(region="eu-west-1")
+    assert aws.account.regions["ec2:RunInstances"] == "eu-west-1"
+    assert aws.account.regions["iam:PassRole"] == "us-east-1"
+
+
 def test_a_customer_key_as_default_must_name_auto_scaling(examine, aws, client) -> None:
     kms = client("kms", "us-east-1")
     key = kms.create_key()["KeyMetadata"]["Arn"]

@@ -22,6 +22,8 @@ class EmulatedAccount:
 
     Attributes:
         decisions: of the policy simulator, by action; any other is allowed.
+        missing: keys of conditions that the simulator lacks, by action.
+        regions: of requests that were simulated, by action.
         quotas_vcpus: by code; any other is plenty.
         default_key: of EBS volumes.
         plan: of the account, FREE or PAID.
@@ -31,6 +33,8 @@ class EmulatedAccount:
     """
 
     decisions: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    regions: dict[str, str] = field(default_factory=dict)
     quotas_vcpus: dict[str, float] = field(default_factory=dict)
     default_key: str = "alias/aws/ebs"
     plan: str = "PAID"
@@ -78,9 +82,15 @@ def _default_key(account: EmulatedAccount, _: bytes) -> Answer:
 def _simulate(account: EmulatedAccount, body: bytes) -> Answer:
     form = parse_qs(body.decode())
     actions = [values[0] for name, values in form.items() if name.startswith("ActionNames.member")]
+    entry = "ContextEntries.member.1."
+    assert form[f"{entry}ContextKeyName"] == ["aws:RequestedRegion"]
+    [region] = form[f"{entry}ContextKeyValues.member.1"]
+    account.regions |= dict.fromkeys(actions, region)
+    missing = {name: f"<member>{escape(key)}</member>" for name, key in account.missing.items()}
     rows = "".join(
         f"<member><EvalActionName>{escape(action)}</EvalActionName>"
-        f"<EvalDecision>{account.decisions.get(action, 'allowed')}</EvalDecision></member>"
+        f"<EvalDecision>{account.decisions.get(action, 'allowed')}</EvalDecision>"
+        f"<MissingContextValues>{missing.get(action, '')}</MissingContextValues></member>"
         for action in actions
     )
     return _xml(

@@ -13,6 +13,10 @@ BILLING_REGION = "us-east-1"
 """Where the services of billing answer, wherever the stack is."""
 
 
+_TOKENS = ("NextToken", "PaginationToken", "Marker")
+"""Names of what asks for the next page; each call has one of them."""
+
+
 class NotAnswered(BenchorchError):
     """AWS refused a call or did not answer it."""
 
@@ -60,11 +64,10 @@ class AwsAccount:
         while True:
             page = self.call(service, operation, region=region, **marker)
             found += page.get(key, [])
-            token = page.get("NextToken") or page.get("PaginationToken")
-            if not token:
+            tokens = {name: page[name] for name in _TOKENS if page.get(name)}
+            if not tokens:
                 return found
-            name = "NextToken" if page.get("NextToken") else "PaginationToken"
-            marker = {**more, name: token}
+            marker = {**more, **tokens}
 
     def quota(self, service: str, code: str) -> float:
         """Quota of the account, or AWS's default where it has none of its own."""
