@@ -226,8 +226,7 @@ def _wanted(options: argparse.Namespace, settings: Settings | None) -> Settings:
             f"{SECRET} would be kept with the stack's variables, and shown among the processes: "
             f"make provision makes one itself, or takes it from the variable TF_VAR_{SECRET}"
         )
-    own = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    before = settings or Settings(region=own or stack_home.DEFAULT_REGION)
+    before = settings or Settings(region=stack_home.own_region())
     # One that an earlier version has kept does not go on.
     before = replace(before, variables={k: v for k, v in before.variables.items() if k != SECRET})
     wanted = before.updated(given)

@@ -4,7 +4,8 @@
 
 Exit code 0: ready, perhaps with warnings; 1: the stack would not work; 2: nothing was examined,
 because AWS did not accept the credentials or an argument is invalid. It compares the account with
-infra/facts.yaml. `make provision` begins with it, with the variables that the stack was made with.
+infra/facts.yaml. A stack that is there is examined with its region and variables, and with those
+given now; another one as `make provision`, which begins with this, would make it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,7 +62,8 @@ def _examine(options: argparse.Namespace) -> int:
 
     facts = read_facts(INFRA / "facts.yaml")
     variables = (TERRAFORM / "variables.tf").read_text(encoding="utf-8")
-    request = stack_request(options.name, variables, options.var)
+    stack_request(options.name, variables, options.var)  # rejected before AWS is called
+    request = stack_request(options.name, variables, [*_kept(options.name), *options.var])
     examination = Examination(
         account=boto3_account(request.region),
         request=request,
@@ -77,6 +80,22 @@ def _examine(options: argparse.Namespace) -> int:
     findings = [*local, *examination.findings()]
     print(as_json(findings) if options.json else as_table(findings))
     return exit_code(findings)
+
+
+def _kept(name: str) -> list[str]:
+    """The region and the variables that a stack was made with; else the region of a new one."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    import stack_home
+    from benchorch.hardware.aws_account.account import boto3_account
+
+    boto3_account(stack_home.DEFAULT_REGION).call("sts", "get_caller_identity")  # or NotAnswered
+    with suppress(BotoCoreError, ClientError, OSError, ValueError):
+        settings = stack_home.find_home().settings(name)
+        if settings is not None:
+            kept = {**settings.variables, "region": settings.region}
+            return [f"{key}={value}" for key, value in kept.items()]
+    return [f"region={stack_home.own_region()}"]
 
 
 def actions() -> list[str]:

@@ -8,6 +8,7 @@ versioned, so that a state that was lost can be had again.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,6 +120,14 @@ class Home:
         import boto3
 
         return boto3.client("s3", region_name=self.region)
+
+
+def own_region() -> str:
+    """Where a new stack is made unless it is said: this shell's region, or its profile's."""
+    import boto3
+
+    named = os.environ.get("AWS_REGION") or boto3.Session().region_name
+    return str(named or DEFAULT_REGION)
 
 
 def find_home() -> Home:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from moto.iam.models import iam_backends
 
+from stack_home import Settings, find_home, make_home, own_region
 from support.aws_emulator.account import EmulatedAccount
 from support.aws_emulator.server import ACCOUNT, Emulator
 from support.aws_emulator.traffic import Fault
@@ -115,3 +116,45 @@ def test_a_clock_that_aws_refuses_is_named(aws: Emulator) -> None:
 )
 def test_bad_arguments_are_a_sentence_and_no_success(words: tuple[str, ...]) -> None:
     assert run({}, *words).returncode == 2
+
+
+def test_a_stack_that_is_there_is_examined_where_it_is_and_with_its_fleet(
+    aws: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.environment().items():
+        monkeypatch.setenv(name, value)
+    home = make_home(find_home(), "us-east-1")
+    settings = Settings(region="eu-west-1", variables={"fleet": '{"r6i.large"=9}'})
+    home.remember("abroad", settings)
+    try:
+        done = run(aws.environment(), "--json", "--name", "abroad")
+        given = run(aws.environment(), "--json", "--name", "abroad", "--var", "region=us-east-1")
+    finally:
+        home.forget("abroad")
+    assert aws.account.regions["ec2:RunInstances"] == "us-east-1"  # what is given now comes last
+    text = json.dumps(json.loads(done.stdout)["findings"])
+    assert "eu-west-1" in text
+    assert "r6i.large" in text
+    assert "g5.xlarge" not in text
+    assert "eu-west-1" not in given.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "region"),
+    [
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-west-2"}, "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "us-west-2"}, "us-west-2"),
+        ({}, "eu-north-1"),
+        ({"AWS_CONFIG_FILE": "/dev/null"}, "us-east-1"),
+    ],
+)
+def test_a_new_stack_is_made_in_the_region_of_the_shell_or_its_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], region: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("[default]\nregion = eu-north-1\n")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"AWS_CONFIG_FILE": str(config)} | variables).items():
+        monkeypatch.setenv(name, value)
+    assert own_region() == region
