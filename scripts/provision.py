@@ -291,9 +291,9 @@ def _status(options: argparse.Namespace, home: Home, settings: Settings | None) 
             f"{machine.instance_id}  {machine.role:6}  {machine.kind:14}  {machine.market:9}  "
             f"{machine.state:8}  {machine.zone}  since {machine.launched_at}"
         )
-    for region in where if settings else ():
+    for region in where if settings and not found else ():
         refused = _refused(options, region)
-        if refused and not found:
+        if refused:
             print(f"the last launch of a head in {region} was refused: {refused.reason}")
     looked = ", ".join(where) if settings else _regions_of(home, where, closed)
     print(f"{options.name}: {len(found)} machine{'' if len(found) == 1 else 's'} in {looked}")
