@@ -61,6 +61,7 @@ class CompileOnnxRuntime(Runtime):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "onnx", "onnxscript", runtime_distribution())
+    version = 2
 
     def cohabits(self, device: str, threads: int) -> bool:
         """No: its setting of Dynamo is the process's."""
@@ -83,7 +84,7 @@ class CompileOnnxRuntime(Runtime):
             backend = _Backend(request=request, directory=directory)
             resources.callback(torch._dynamo.reset)
             # Otherwise the weights would be inputs, and no operator could be folded into them.
-            patched = torch._dynamo.config.patch(inline_inbuilt_nn_modules=False)
+            patched = torch._dynamo.config.patch(prepare_freezing=True)
             resources.enter_context(patched)
             kept = ExitStack()
             executable = live_executable(

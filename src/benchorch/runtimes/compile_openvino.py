@@ -37,6 +37,7 @@ class CompileOpenVino(Runtime):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "openvino")
+    version = 2
     not_on_gpu = NOT_ON_GPU
     tolerance_ratio = by_option("precision", _TOLERANCE_RATIOS)
 
@@ -87,13 +88,13 @@ class CompileOpenVino(Runtime):
 
 @contextmanager
 def _openvinos_dynamo() -> Iterator[None]:
-    """Undo the changes that importing OpenVINO's backend makes in Dynamo."""
+    """Weights as constants; undo the changes that importing OpenVINO's backend makes in Dynamo."""
     import torch._dynamo.config
 
     import_openvino()
-    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False):
+    # The setting by which the import itself asks for constants does nothing since torch 2.12.
+    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False, prepare_freezing=True):
         importlib.import_module("openvino.torch")
-        torch._dynamo.config.inline_inbuilt_nn_modules = False
         try:
             yield
         finally:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
 
 from benchorch.runtimes import compile_openvino
 
@@ -56,3 +59,22 @@ def test_parts_that_pytorch_runs_by_now_count_no_operators(monkeypatch: pytest.M
     facts = compile_openvino._partition_facts()
     assert "executed_nodes" not in facts
     assert facts["fallback_partitions"] == facts["partitions"] == 1
+
+
+def test_its_backend_is_given_the_weights_as_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = []
+
+    def compiler(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        context = TracingContext.try_get()
+        assert context is not None
+        known.extend(context.params_flat or ())  # what OpenVINO makes constants of
+        return graph
+
+    monkeypatch.setattr(compile_openvino, "import_openvino", lambda: None)
+    monkeypatch.setitem(sys.modules, "openvino.torch", ModuleType("openvino.torch"))
+    clear = SimpleNamespace(clear_caches=lambda: None)
+    monkeypatch.setattr(compile_openvino, "_partitions", lambda: clear)
+    module = torch.nn.Linear(4, 2)
+    with compile_openvino._openvinos_dynamo(), torch.inference_mode():
+        torch.compile(module, backend=aot_autograd(fw_compiler=compiler))(torch.zeros(1, 4))
+    assert len(known) == 2

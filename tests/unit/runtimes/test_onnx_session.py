@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchorch.errors import MeasureError
+from benchorch.runtimes import compile_onnxruntime
 from benchorch.runtimes import onnxruntime as member
 from support import conversions as lab
 
@@ -44,6 +46,27 @@ def test_a_type_that_the_provider_has_not_is_a_failure_in_a_sentence(tmp_path: P
     with pytest.raises(MeasureError, match="ONNX Runtime cannot load the graph") as caught:
         lab.loaded(chain, made)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["compile_onnxruntime", "export+compile_onnxruntime"])
+def test_weights_under_torch_compile_are_constants_of_the_session(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = []
+
+    def opened(*args: Any, **options: Any) -> Any:
+        sessions.append(open_session(*args, **options))
+        return sessions[-1]
+
+    open_session = compile_onnxruntime.open_session
+    monkeypatch.setattr(compile_onnxruntime, "open_session", opened)
+    chain = lab.chain_of(name, "Convolution")
+    made = lab.built(chain, tmp_path)
+    executable = lab.loaded(chain, made)
+    lab.assert_same(lab.outputs_of(chain, executable), lab.reference_of(made), 1e-5)
+    executable.close()
+    (session,) = sessions
+    assert [each.shape[1:] for each in session.get_inputs()] == [[3, 8, 8]]
 
 
 @pytest.mark.slow
