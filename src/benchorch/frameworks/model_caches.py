@@ -80,7 +80,9 @@ def _tensors_of_layer(layer: Any) -> dict[str, Any]:
     """Keys and values, and the states of a layer that is recurrent, by their names."""
     found = {"key": layer.keys, "value": layer.values} if hasattr(layer, "keys") else {}
     for name in _STATES:
-        states = getattr(layer, name, {})
+        states = getattr(layer, name, None)
+        if not isinstance(states, dict):  # transformers before 5.14 has one of each kind
+            states = {0: states}
         found |= {f"{name}.{n}": each for n, each in states.items() if each is not None}
     return found
 
@@ -116,6 +118,9 @@ def _with_states(states: Mapping[str, Any]) -> Any:
     layer = LinearAttentionLayer()
     for name, tensor in states.items():
         kind, _, number = name.partition(".")
-        getattr(layer, kind)[int(number)] = tensor
-        getattr(layer, f"is_{kind}_initialized")[int(number)] = True
+        for attribute, value in ((kind, tensor), (f"is_{kind}_initialized", True)):
+            if isinstance(getattr(layer, attribute), dict):
+                getattr(layer, attribute)[int(number)] = value
+            else:
+                setattr(layer, attribute, value)
     return layer
