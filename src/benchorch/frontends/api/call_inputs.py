@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.errors import ConfigError, summary_of
 from benchorch.frameworks.host_arrays import array_of
+from benchorch.frameworks.model_caches import is_cache
 from benchorch.frontends.api.live_model import (
     model_name,
     name_problems,
@@ -92,7 +93,9 @@ def _as_tensors(inputs: Mapping[str, object]) -> dict[str, object]:
         is_array = type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype")
         return torch.as_tensor(leaf) if is_array else leaf
 
-    return {name: _pytree.tree_map(convert, value) for name, value in inputs.items()}
+    return {
+        name: _pytree.tree_map(convert, value, is_leaf=is_cache) for name, value in inputs.items()
+    }
 
 
 def _rest(arguments: CapturedArguments) -> object:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from benchorch.errors import ConfigError
+from benchorch.frameworks.model_caches import know_cache
 from benchorch.frontends.api.benchmark import _checked
 from benchorch.frontends.api.call_inputs import with_tensors_alone
 from benchorch.frontends.api.function_model import FunctionModule, is_function
@@ -150,8 +151,9 @@ def test_a_partial_of_a_modules_method_is_measured_itself() -> None:
 
 
 def test_states_of_recurrent_layers_are_inputs_that_no_call_changes() -> None:
-    from transformers import MambaConfig, MambaForCausalLM
+    from transformers import DynamicCache, MambaConfig, MambaForCausalLM
 
+    know_cache(DynamicCache)  # a rebuilt one would be another cache
     config = MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=64, state_size=4)
     module = MambaForCausalLM(config).eval()
     with torch.no_grad():
