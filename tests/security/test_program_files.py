@@ -236,6 +236,31 @@ def test_a_pickled_weight_is_read_as_weights(good: Path, tmp_path: Path) -> None
     assert not marker.exists()
 
 
+def as_torch_2_8(good: Path, path: Path, weights: object) -> Path:
+    """Weights and constants in a pickle each."""
+    dropped = re.compile(r".*/data/(weights|constants)/.*")
+    old = changed(good, path, lambda name, content: None if dropped.match(name) else content)
+    with ZipFile(old, "a") as archive:
+        archive.writestr("good/data/weights/model.pt", pickled(weights))
+        archive.writestr("good/data/constants/model.pt", pickled({}))
+    return old
+
+
+def test_what_torch_2_8_wrote_is_read(good: Path, tmp_path: Path) -> None:
+    program = read_program(good)
+    old = read_program(as_torch_2_8(good, tmp_path / "old.pt2", program.state_dict))
+    x = torch.ones(5, 4)
+    assert torch.equal(old.module()(x), program.module()(x))
+
+
+def test_a_pickle_of_weights_holds_tensors_alone(good: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    evil = as_torch_2_8(good, tmp_path / "evil.pt2", Evil(marker))
+    with pytest.raises(BuildError, match=r"model\.pt holds more than tensors"):
+        read_program(evil)
+    assert not marker.exists()
+
+
 def test_a_bomb_is_not_expanded(good: Path, tmp_path: Path) -> None:
     evil = added(good, tmp_path / "bomb.pt2", "extra/zeros", bytes(2**27), ZIP_DEFLATED)
     with pytest.raises(BuildError, match="expand to"):

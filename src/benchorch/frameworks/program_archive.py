@@ -39,8 +39,8 @@ _MOST_TIMES, _FREE_BYTES = 20, 2**26  # torch stores members uncompressed; some 
 _CONTENT = r"""
     archive_format | archive_version | version | byteorder | \.data/\w+ | extra/.+
     | models/[\w.-]+\.json
-    | data/weights/(weight_\d+ | [\w.-]+_config\.json)
-    | data/constants/(tensor_\d+ | [\w.-]+_config\.json)
+    | data/weights/(weight_\d+ | [\w.-]+_config\.json | [\w.-]+\.pt)
+    | data/constants/(tensor_\d+ | [\w.-]+_config\.json | [\w.-]+\.pt)
     | data/sample_inputs/[\w.-]+\.pt
 """
 _MEMBER = re.compile(
