@@ -132,7 +132,8 @@ def _is_open(lines: Sequence[str]) -> bool:
         for _ in generate_tokens(StringIO("".join(f"{line}\n" for line in lines)).readline):
             pass
     except TokenError as error:
-        return "in multi-line" in str(error)
+        # The latter is what Python 3.12 and later say of an f-string.
+        return any(words in str(error) for words in ("in multi-line", "triple-quoted"))
     except SyntaxError:  # it is reported with its line once all of the cell is parsed
         return False
     return False

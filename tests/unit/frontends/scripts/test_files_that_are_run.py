@@ -90,6 +90,7 @@ def test_a_notebook_runs_its_code_cells_without_magics(
         "text = (\n    'a %s'\n    % name\n)",
         "text = \\\n    'a %s' \\\n    % name",
         'text = """\n% loss\n! careful\nhelp?\n"""',
+        'text = f"""\n% {loss}\n! careful\nhelp?\n"""',
         "text = [  # (\n    3\n    % 2\n]",
     ],
 )
