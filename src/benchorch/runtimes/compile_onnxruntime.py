@@ -137,8 +137,10 @@ class _Backend:
         return _caller(session, outputs, self.request.device)
 
     def facts(self) -> Mapping[str, Json]:
-        """Nodes by provider over all sessions."""
+        """Nodes by provider over all sessions, where this version of ONNX Runtime tells them."""
         placed = [assignment(session) for session in self.sessions]
+        if not all(placed):
+            return {"sessions": len(placed)}
         nodes: Counter[str] = Counter()
         for each in placed:
             nodes.update(each.get("nodes", {}))  # type: ignore[arg-type]

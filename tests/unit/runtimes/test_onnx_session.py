@@ -69,6 +69,15 @@ def test_weights_under_torch_compile_are_constants_of_the_session(
     assert [each.shape[1:] for each in session.get_inputs()] == [[3, 8, 8]]
 
 
+def test_nodes_under_torch_compile_that_no_session_tells_are_not_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_onnxruntime, "assignment", lambda _: {})  # before 1.24
+    facts = lab.converted(lab.chain_of("compile_onnxruntime"), tmp_path).facts()
+    assert facts["sessions"] == 1
+    assert facts.keys().isdisjoint({"nodes", "fallback_nodes"})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["Mlp", "Masked", "Convolution", "Transformer"])
 @pytest.mark.parametrize(
