@@ -463,7 +463,8 @@ def _hides_state(kind: type) -> bool:
         if (one := vars(base).get("__slots__"))
     )
     word = object.__basicsize__ // 2
-    extra = (kind.__dictoffset__ != 0) + (kind.__weakrefoffset__ != 0)
+    # Those that the interpreter keeps before the object have a negative place, and no size.
+    extra = (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     return kind.__itemsize__ != 0 or kind.__basicsize__ > object.__basicsize__ + word * (
         slots + extra
     )
