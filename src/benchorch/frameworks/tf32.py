@@ -27,8 +27,7 @@ def set_tf32(*, allowed: bool) -> None:
 
     with _deprecations_ignored():
         for each in (torch.backends, torch.backends.cudnn):
-            if hasattr(each, "fp32_precision"):  # what others set would be inherited
-                each.fp32_precision = "none"  # type: ignore[attr-defined]  # torch 2.9
+            each.fp32_precision = "none"  # type: ignore[attr-defined]  # or others' is inherited
         torch.set_float32_matmul_precision("highest")  # of the processor too
         torch.backends.cuda.matmul.allow_tf32 = allowed
         torch.backends.cudnn.allow_tf32 = allowed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 ROWS = 20
 
 # Each column and the names that versions of torch have for it, the present one first.
-_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "calls": ("count",),
-    "self_cpu_us": ("self_cpu_time_total",),
-    "cpu_us": ("cpu_time_total",),
-    "self_device_us": ("self_device_time_total", "self_cuda_time_total"),
-    "device_us": ("device_time_total", "cuda_time_total"),
-    "self_cpu_memory_bytes": ("self_cpu_memory_usage",),
-    "self_device_memory_bytes": ("self_device_memory_usage", "self_cuda_memory_usage"),
+_COLUMNS = {
+    "calls": "count",
+    "self_cpu_us": "self_cpu_time_total",
+    "cpu_us": "cpu_time_total",
+    "self_device_us": "self_device_time_total",
+    "device_us": "device_time_total",
+    "self_cpu_memory_bytes": "self_cpu_memory_usage",
+    "self_device_memory_bytes": "self_device_memory_usage",
 }
 _ORDERS = ("self_cpu_us", "self_device_us", "self_cpu_memory_bytes", "self_device_memory_bytes")
 
@@ -57,18 +57,12 @@ def rows_of(averages: Iterable[object]) -> list[Row]:
     return [
         {
             "operator": name,
-            **{column: _value(each, names) for column, names in _COLUMNS.items()},
+            **{column: float(getattr(each, of, 0.0)) for column, of in _COLUMNS.items()},
             "kind": _kind(each),
         }
         for each in averages
         if not (name := str(each.key)).startswith(PREFIXES)  # type: ignore[attr-defined]
     ]
-
-
-def _value(average: object, names: Sequence[str]) -> float:
-    """The first of the attributes that this version of torch has; 0 where it has none."""
-    found = (getattr(average, name) for name in names if hasattr(average, name))
-    return float(next(found, 0.0))
 
 
 def _kind(average: object) -> str:

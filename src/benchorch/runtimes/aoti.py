@@ -70,9 +70,7 @@ def _loader(package: Path) -> Any:
     """Torch's own loader; the public function returns the same one but imports the compiler."""
     import torch
 
-    native = getattr(getattr(torch._C, "_aoti", None), "AOTIModelPackageLoader", None)
-    if native is None:
-        return torch._inductor.aoti_load_package(str(package)).loader
+    native = torch._C._aoti.AOTIModelPackageLoader
     single_threaded, runners, default_device = False, 1, -1
     return native(str(package), "model", single_threaded, runners, default_device)
 

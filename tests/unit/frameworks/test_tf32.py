@@ -70,19 +70,3 @@ def test_what_a_model_changed_later_is_not_reported_as_set() -> None:
     set_tf32(allowed=False)
     by_old_name()
     assert tf32_in_use() is None
-
-
-def test_a_torch_without_the_new_names_is_set_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before torch 2.9 there is ``allow_tf32`` alone."""
-    from types import SimpleNamespace
-
-    old = SimpleNamespace(
-        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)),
-        cudnn=SimpleNamespace(allow_tf32=True),
-    )
-    monkeypatch.setattr(torch, "backends", old)
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda _: None)
-    set_tf32(allowed=False)
-    assert (old.cuda.matmul.allow_tf32, old.cudnn.allow_tf32) == (False, False)
-    assert tf32_in_use() is False
-    monkeypatch.undo()
