@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -91,6 +92,22 @@ def test_a_collective_on_the_host_is_communication() -> None:
     found = judged(op("aten::mm", 0, MS), op("gloo:all_reduce", MS, 9 * MS))
     assert found.limit == "communication"
     assert "all ranks" in " ".join(found.record)
+
+
+@pytest.mark.parametrize("around", [op, note])
+def test_the_host_that_launches_a_collective_is_not_communication(around: Callable) -> None:
+    made = []
+    for number in range(20):
+        at = 100 * US * number
+        made += [
+            around("c10d::allreduce_", at, at + 90 * US),
+            op("record_param_comms", at + 10 * US, at + 85 * US),
+            call("cudaLaunchKernelExC", at + 70 * US, at + 75 * US, correlation=number),
+            kernel("ncclDevKernel_AllReduce", at + 80 * US, at + 88 * US, number),
+        ]
+    assert judged(*made).limit == "host framework"
+    beside = [op("gloo:all_reduce", 2 * MS, 9 * MS)]
+    assert judged(*made, *beside).limit == "communication"
 
 
 @pytest.mark.parametrize(

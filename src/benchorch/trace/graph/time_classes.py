@@ -19,6 +19,7 @@ _LOADERS = re.compile(
 )
 """Files of loaders: all of their functions load."""
 _WAITING = re.compile(r"^wait:")
+_ON_HOSTS = re.compile(r"^(gloo|mpi):")  # ranges of collectives that no device carries out
 _LOCKING = re.compile(
     r"(acquire|wait|join|__enter__) of (_thread|pybind11|\S*(Lock|Semaphore|Condition|Event))"
     r"|of _queue\.|built-in (method|function) (acquire|acquire_lock|lock)\b"
@@ -178,7 +179,16 @@ def _called(scope: Scope, pattern: re.Pattern[str]) -> Int64s:
     others = scope.named(pattern, Category.ANNOTATION, Category.OPERATOR, Category.OTHER)
     functions = scope.named(pattern, Category.PYTHON, functions=True)
     files = scope.named(_LOADERS, Category.PYTHON) if pattern is _LOADING else others[:0]
-    return np.unique(np.concatenate([others, functions, files]))
+    found = np.unique(np.concatenate([others, functions, files]))
+    return found[~_launching(scope, found)] if pattern is COLLECTIVE else found
+
+
+def _launching(scope: Scope, these: Int64s) -> Bools:
+    """Which of some collectives' calls only launch them, for a device carries them out."""
+    program = scope.events.programs[scope.lane]
+    launched = np.isin(program[these], program[scope.named(COLLECTIVE, *DEVICE_WORK)])
+    own = scope.matches(_ON_HOSTS, these, Category.ANNOTATION, Category.OPERATOR)
+    return launched & ~own
 
 
 def _short(scope: Scope) -> Int64s:
