@@ -85,9 +85,9 @@ def reasons(events: Events, path: CriticalPath) -> Reasons:
     length[path.residual] = Known.UNKNOWN
     unowned = path.owner == NOBODY
     annotation = events.category[path.owner] == Category.ANNOTATION
-    python = path.label == CLASSES.index(Class.CPU_PYTHON)
+    between = np.isin(path.label, [*map(CLASSES.index, (Class.CPU_PYTHON, Class.CPU_FRAMEWORK))])
     certainty = np.full(len(path), Known.RECORDED, dtype=np.int8)
-    certainty[python & (unowned | annotation)] = Known.INFERRED
+    certainty[between & (unowned | annotation)] = Known.INFERRED
     certainty[path.tier == Tier.INFERRED] = Known.INFERRED
     late = _stragglers(events, path)
     cause[late] = CAUSES.index(Cause.STRAGGLER)

@@ -148,6 +148,7 @@ def labels(scope: Scope) -> Int8s:
     """Class of the self time of every event in the scope."""
     classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
     label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
+    label[scope.indices(Category.ANNOTATION)] = CLASSES.index(_between(scope))
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
     label[_short(scope)] = CLASSES.index(Class.CPU_FRAMEWORK)
     native, compiled = _native(scope)
@@ -172,6 +173,13 @@ def labels(scope: Scope) -> Int8s:
         label[np.flatnonzero(these)] = CLASSES.index(meant)
     label[scope.named(COLLECTIVE, *DEVICE_WORK)] = CLASSES.index(Class.GPU_COMM)
     return label
+
+
+def _between(scope: Scope) -> Class:
+    """The class of what runs between recorded calls: Python, if operators are among those."""
+    told = scope.indices(Category.PYTHON, Category.OPERATOR, Category.NODE)
+    only_calls = len(scope.indices(Category.RUNTIME)) and not len(told)
+    return Class.CPU_FRAMEWORK if only_calls else Class.CPU_PYTHON
 
 
 def _called(scope: Scope, pattern: re.Pattern[str]) -> Int64s:
@@ -239,12 +247,12 @@ def segment_labels(
 ) -> Int8s:
     """The class of each segment of a thread, of the time that events own and of that between.
 
-    Short pauses are Python where a thread runs it, else the framework's; long ones, directly in a
-    thread or in a person's range, may be anything.
+    Short pauses are what runs between calls on threads with ranges or Python, else the framework's;
+    long ones, directly in a thread or in a person's range, may be anything.
     """
     python = mask(len(scope.events.lanes) + 1, scope.main_lane)  # the last one is lane -1's
     python[scope.lane[scope.indices(Category.PYTHON, Category.ANNOTATION)]] = True
-    own, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
+    own, framework = CLASSES.index(_between(scope)), CLASSES.index(Class.CPU_FRAMEWORK)
     found = np.where(owner == NOBODY, np.where(python[lane], own, framework), label[owner])
     named = (owner == NOBODY) | (scope.category[owner] == Category.ANNOTATION)
     named &= found == own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,6 +105,27 @@ def of_process(number: int, kernel_ns: int, began_ns: int) -> dict[str, list[dic
     return found
 
 
+def thread(number: int, process: int = 1000) -> dict[str, object]:
+    """On this thread."""
+    return {"globalTid": (1 << 48) | (process << 24) | number}
+
+
+def launching(count: int, every_ns: int, kernel_ns: int) -> dict[str, list[dict[str, Any]]]:
+    """So many launches of one kernel by one thread, without ranges."""
+    found: dict[str, list[dict[str, Any]]] = {"NVTX": [], "RUNTIME": [], "KERNEL": []}
+    for number in range(count):
+        at = number * every_ns
+        joined = {"correlationId": number}
+        found["RUNTIME"].append(
+            {"start": at, "end": at + 4000, "nameId": 1, **joined, **thread(1000)}
+        )
+        on = {"deviceId": 0, "streamId": 7, "globalPid": (1 << 48) | (1000 << 24)}
+        begin = max(at + 8000, found["KERNEL"][-1]["end"] if number else 0)
+        times = {"start": begin, "end": begin + kernel_ns}
+        found["KERNEL"].append({**times, "demangledName": 3, **joined, **on})
+    return found
+
+
 def of_processes(place: Path, *made: dict[str, list[dict[str, object]]]) -> Analysis:
     """An export of some processes: each counts its own correlations, devices and streams."""
     names = {1: "cudaLaunchKernel", 2: "cudaDeviceSynchronize", 3: "gemm", 4: "clock_nanosleep"}
@@ -192,3 +214,17 @@ def test_users_of_nsight_are_not_told_to_set_options_of_pytorch(tmp_path: Path) 
     (tmp_path / "t.sqlite").unlink()
     notes = of_processes(tmp_path, made).steps.notes
     assert notes == ("The trace marks no steps, so all of it is analysed as one.",)
+
+
+@pytest.mark.parametrize("ranges", ["step", "aten::mm, op_id = 5", ""])
+def test_what_runs_between_launches_is_not_called_python(ranges: str, tmp_path: Path) -> None:
+    made = launching(50, every_ns=90_000, kernel_ns=20_000)
+    made["NVTX"] = [
+        {"start": row["start"] - 10, "end": row["start"] + 80_000, "text": ranges, **thread(1000)}
+        for row in made["RUNTIME"]
+        if ranges
+    ]
+    found = of_processes(tmp_path, made)
+    assert found.verdict.limit == "host framework"
+    assert found.verdict.shares.get("python", 0.0) == 0
+    assert found.verdict.cause["inferred"] > 0.5
