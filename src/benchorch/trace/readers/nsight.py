@@ -20,7 +20,9 @@ import numpy as np
 from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import NOTHING, Category, Events
-from benchorch.trace.readers.columns import Codes, Gathered
+from benchorch.trace.lookup import by_lane, latest_so_far
+from benchorch.trace.nesting import by_start
+from benchorch.trace.readers.columns import Codes, Gathered, Piece
 from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.records import MOST_NS, integer, integers, word
 
@@ -29,6 +31,7 @@ WAITS = re.compile(
     r"|p?poll|p?select|epoll_p?wait|wait|io_getevents|accept|recv)"
 )
 """Calls of the operating system that end because of another thread or process."""
+_LOCKS = re.compile(r"wait:pthread_(mutex|rwlock)")
 
 _COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
@@ -59,6 +62,7 @@ TABLES = (
     _EventTable("OSRT_API", Category.OTHER, ("nameId",), on_host=True),
     _EventTable("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), on_host=True),
 )
+_SYSTEM_CALLS = [table.name for table in TABLES].index("OSRT_API")
 
 
 def _name(table: str, row: Row, string: Text, memory: Text) -> str:
@@ -159,6 +163,7 @@ def read_nsight(path: Path) -> Events:
         for thread, name in file.rows("ThreadNames", "globalTid", "nameId"):
             gathered.name_thread(*_thread(thread), texts[0](name))
         known = ", ".join(sorted(file.columns)[:8]) or "none"
+    gathered.pieces = _without_inner_calls(gathered)
     events = finished(gathered, partial(_details, path))
     if events is None:
         raise TraceError(
@@ -214,6 +219,36 @@ def _gather(
     }
     if ended.any():
         gathered.pieces.append({name: column[ended] for name, column in piece.items()})
+
+
+def _without_inner_calls(gathered: Gathered) -> list[Piece]:
+    """The pieces without calls of the system that a call of the device's runtime makes.
+
+    That call has all of its time, and what it waits for is known. Locks that other threads hold
+    stay.
+    """
+    calls = [piece for piece in gathered.pieces if piece["category"][0] == Category.RUNTIME]
+    if not calls:
+        return gathered.pieces
+    lane, start_ns, took_ns = (
+        np.concatenate([piece[name] for piece in calls])
+        for name in ("lane", "start_ns", "duration_ns")
+    )
+    order = by_start(lane, start_ns)
+    lane, start_ns, end_ns = lane[order], start_ns[order], (start_ns + took_ns)[order]
+    reached_ns = end_ns[latest_so_far(lane, end_ns)]
+    locks = np.array([bool(_LOCKS.match(word(name))) for name in gathered.names.values])
+
+    def outside(piece: Piece) -> Piece:
+        if piece["place"][0] >> _ROWID_BITS != _SYSTEM_CALLS:
+            return piece
+        at = by_lane(lane, start_ns, piece["lane"], piece["start_ns"], "right") - 1
+        inside = (at >= 0) & (lane[at] == piece["lane"])
+        inside &= reached_ns[at] >= piece["start_ns"] + piece["duration_ns"]
+        kept = ~inside | locks[piece["name"]]
+        return {name: column[kept] for name, column in piece.items()}
+
+    return [piece for one in gathered.pieces if len((piece := outside(one))["place"])]
 
 
 def _thread(global_id: object) -> tuple[int, int]:

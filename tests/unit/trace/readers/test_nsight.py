@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from benchorch.trace.events import Category
 from benchorch.trace.lookup import launches
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
+from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.reading import parse
 from support.nsight_tables import THREAD, tables
 from support.trace_files import write_tables
 
@@ -87,10 +90,10 @@ def test_other_databases_are_no_traces(tmp_path: Path) -> None:
         read_events(path)
 
 
-def of_process(number: int, kernel_ns: int, began_ns: int) -> dict[str, list[dict[str, object]]]:
+def of_process(number: int, kernel_ns: int, began_ns: int) -> dict[str, list[dict[str, Any]]]:
     """Ten steps of one process, each with a kernel that it waits for."""
     process = (1 << 48) | (number << 24)
-    found: dict[str, list[dict[str, object]]] = {"NVTX": [], "RUNTIME": [], "KERNEL": []}
+    found: dict[str, list[dict[str, Any]]] = {"NVTX": [], "RUNTIME": [], "KERNEL": []}
     for step in range(10):
         at = began_ns + step * 10_000_000
         end = at + 70_000 + kernel_ns
@@ -126,9 +129,12 @@ def launching(count: int, every_ns: int, kernel_ns: int) -> dict[str, list[dict[
     return found
 
 
-def of_processes(place: Path, *made: dict[str, list[dict[str, object]]]) -> Analysis:
+def of_processes(
+    place: Path, *made: dict[str, list[dict[str, Any]]], strings: Mapping[int, str] | None = None
+) -> Analysis:
     """An export of some processes: each counts its own correlations, devices and streams."""
     names = {1: "cudaLaunchKernel", 2: "cudaDeviceSynchronize", 3: "gemm", 4: "clock_nanosleep"}
+    names.update(strings or {})
     tables = {
         "StringIds": [{"id": key, "value": text} for key, text in names.items()],
         "NVTX_EVENTS": [row for one in made for row in one["NVTX"]],
@@ -228,3 +234,31 @@ def test_what_runs_between_launches_is_not_called_python(ranges: str, tmp_path: 
     assert found.verdict.limit == "host framework"
     assert found.verdict.shares.get("python", 0.0) == 0
     assert found.verdict.cause["inferred"] > 0.5
+
+
+@pytest.mark.parametrize("name", ["poll", "ioctl"])
+def test_a_system_call_inside_of_a_synchronisation_waits_for_the_device(
+    name: str, tmp_path: Path
+) -> None:
+    made = of_process(1001, 8_000_000, 0)
+    syncs = [row for row in made["RUNTIME"] if row["nameId"] == 2]
+    made["OSRT"] = [
+        {**row, "start": row["start"] + 2000, "end": row["end"] - 2000, "nameId": 5}
+        for row in syncs
+    ]
+    found = of_processes(tmp_path, made, strings={5: name})
+    predicted = predict(found, parse({"changes": [{"kernel": "gemm", "speedup": 2}]}).changes)
+    assert predicted.makespan_ns - predicted.predicted_ns == pytest.approx(4_000_000, rel=0.02)
+
+
+def test_a_lock_that_a_launch_waits_for_stays(tmp_path: Path) -> None:
+    made = of_process(1000, 2_000_000, 0)
+    launches = [row for row in made["RUNTIME"] if row["nameId"] == 1]
+    made["OSRT"] = [
+        {**row, "start": row["start"] + 10, "end": row["end"] - 10, "nameId": name}
+        for row in launches
+        for name in (5, 6)
+    ]
+    found = of_processes(tmp_path, made, strings={5: "pthread_mutex_lock", 6: "mmap"})
+    assert "wait:pthread_mutex_lock" in found.events.names
+    assert "mmap" not in found.events.names
