@@ -117,6 +117,7 @@ def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]
     columns["stream"] = np.where(on_streams, streams[columns["lane"]], np.int32(NOTHING))
     columns["forward_lane"] = _forward_lanes(columns)
     columns["correlation"] = _unambiguous(columns, repairs)
+    columns["graph_node"][columns["graph_node"] == 0] = NOTHING  # CUPTI's word for no graph
     recorded_on = columns.pop("recorded_on")  # the stream that a wait names is that of the record
     waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
     calls = np.flatnonzero(columns["category"] == Category.RUNTIME)

@@ -198,6 +198,17 @@ def test_of_calls_with_one_correlation_the_outermost_keeps_it(tmp_path: Path) ->
     assert events.repairs == {"duplicate correlation": 1}
 
 
+def test_work_with_0_as_its_node_is_of_no_graph(tmp_path: Path) -> None:
+    nodes = (0, 17)
+    rows = [
+        event("kernel", f"k{node}", 1, 2, args={"stream": 7, "graph node id": node})
+        for node in nodes
+    ]
+    events = read_events(write(tmp_path / "t.json", rows))
+    found = [events.graph_node[called(events, f"k{node}")] for node in nodes]
+    assert found == [NOTHING, 17]
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("block_bytes", [1, 150, 1000, 10**9])
 def test_the_size_of_a_block_changes_nothing(
