@@ -19,7 +19,7 @@ from benchorch.trace.causes import CAUSE_CODES, CAUSES, Cause, Known, Reasons, r
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.periods import Periods, periods_of
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
-from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.events import GRAPH_LAUNCH, NOTHING, Category, Events
 from benchorch.trace.graph.build import build_dag
 from benchorch.trace.operators.branches import Branch, branches
 from benchorch.trace.operators.graph import OperatorGraph, plain_op
@@ -269,7 +269,8 @@ def _tried(events: Events, in_window: np.ndarray) -> set[str]:
         found |= {"inductor", "aot_inductor"}
     if (events.category[in_window] == Category.NODE).any():
         found |= {"onnxruntime", "onnxruntime_cuda", "inductor_reduce_overhead", "cudagraphs"}
-    if (events.graph_node[in_window] != NOTHING).any():
+    graphs = (events.graph_node != NOTHING) | events.called(GRAPH_LAUNCH.search)
+    if graphs[in_window].any():
         found |= {"inductor_reduce_overhead", "cudagraphs"}
     return found
 

@@ -44,6 +44,8 @@ COLLECTIVE = re.compile(
     re.I,
 )
 """Names of collectives, on devices and on hosts."""
+GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+"""Calls that launch a graph of device work."""
 
 
 def among(column: Int8s, categories: Sequence[int]) -> Bools:

@@ -110,6 +110,17 @@ def test_the_host_that_launches_a_collective_is_not_communication(around: Callab
     assert judged(*made, *beside).limit == "communication"
 
 
+@pytest.mark.parametrize(("name", "tried"), [("hipGraphLaunch", True), ("hipLaunchKernel", False)])
+def test_launching_graphs_is_not_advised_to_who_does(name: str, tried: bool) -> None:
+    made = [
+        [call(name, at, at + 90 * US, correlation=at), kernel("k", at + 91 * US, at + 95 * US, at)]
+        for at in range(0, 2 * MS, 100 * US)
+    ]
+    found = judged(*made)
+    assert found.limit == "host framework"
+    assert ("cudagraphs" not in found.advice) == tried
+
+
 @pytest.mark.parametrize(
     ("file", "function", "limit"),
     [

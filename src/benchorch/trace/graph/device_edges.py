@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
-from benchorch.trace.events import NOTHING
+from benchorch.trace.events import GRAPH_LAUNCH, NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
@@ -156,7 +156,8 @@ def _streams(scope: Scope, fit: Fitted, took_ns: Int64s, labels: Int8s) -> Edges
     over_ns = scope.end_ns[last] - scope.start_ns[work]
     beside = over_ns > 0
     label = np.full(len(work), CLASSES.index(Class.STREAM_GAP), dtype=np.int8)
-    own = (scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING) & ~beside
+    graphs = scope.matches(GRAPH_LAUNCH, scope.launch[work], Category.RUNTIME)
+    own = ((scope.graph_node[work] != NOTHING) | graphs) & (scope.launch[work] != NOTHING) & ~beside
     own &= scope.launch[work] == scope.launch[last]
     if own.any():
         label[own] = CLASSES.index(Class.GRAPH_GAP)

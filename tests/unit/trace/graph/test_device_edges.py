@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier, Window
@@ -215,6 +216,18 @@ def test_gaps_inside_a_launched_graph_are_its_own() -> None:
     side = point(dag, 8, end=False)
     assert into(dag, side, EdgeKind.STREAM) == [(7, True, 290)]
     assert dag.residual_ns[side] == 0
+
+
+def test_gaps_inside_a_launched_graph_are_its_own_without_numbers_of_nodes() -> None:
+    made = [note("step", 0, 2000), call("hipGraphLaunch", 0, 10, correlation=1)]
+    made += [kernel("k", at, at + 10, 1) for at in (20, 33, 50, 61)]
+    dag = build_dag(trace(made))
+    assert_sound(dag)
+    heads = [point(dag, event, end=False) for event in (3, 4, 5)]
+    took = [into(dag, head, EdgeKind.STREAM) for head in heads]
+    assert took == [[(2, True, 3)], [(3, True, 7)], [(4, True, 1)]]
+    gaps = np.isin(dag.head, heads) & (dag.kind == EdgeKind.STREAM)
+    assert set(dag.label[gaps]) == {CLASSES.index(Class.GRAPH_GAP)}
 
 
 def test_every_kernel_of_a_launched_graph_comes_after_its_launch() -> None:
