@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
-from benchorch.trace.events import COLLECTIVE, Category, Events, among
+from benchorch.trace.events import Category, Events, among, is_collective
 from benchorch.trace.steps import Steps
 
 _COMPUTE, _COMMUNICATION, _MEMORY = 1, 2, 4
@@ -40,7 +40,7 @@ def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
     device = events.devices[events.lane]
     works = np.flatnonzero(events.works & (device >= 0))
     memory = among(events.category, (Category.COPY, Category.FILL))
-    collective = events.called(COLLECTIVE.search)
+    collective = events.called(is_collective)
     kind = np.where(collective, _COMMUNICATION, np.where(memory, _MEMORY, _COMPUTE))
     last = min(steps.end, steps.first + MOST_STEPS)
     found = []

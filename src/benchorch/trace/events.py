@@ -38,14 +38,20 @@ DISPATCHER = re.compile(r"^numpy[/\\](_core|core)[/\\]multiarray\.py\(\d+\): ")
 """NumPy's functions written in C: Python's part of each only says what they are given."""
 COLLECTIVE = re.compile(
     r"^(nccl|rccl|oneccl|xccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|^ncclDev"
-    r"|\b[nr]ccl\w*Kernel"
+    r"|\b[nr]ccl\w*Kernel|\bmscclKernel|cross_device_reduce|\bdeep_ep::int(ra|er)node|\buserbuffers_"
     r"|((?<![a-z])all_|all)(reduce|gather|to_?all)|reduce_?scatter"
     r"|c10d::(broadcast|barrier|send|recv)",
     re.I,
 )
 """Names of collectives, on devices and on hosts."""
+_FUSED = re.compile(r"(triton|cpp)_\w*fused_")  # compilers name kernels after what they feed, too
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 """Calls that launch a graph of device work."""
+
+
+def is_collective(work: str) -> bool:
+    """Whether a device carries out a collective in work of this name."""
+    return COLLECTIVE.search(work) is not None and not _FUSED.match(work)
 
 
 def among(column: Int8s, categories: Sequence[int]) -> Bools:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import (
-    COLLECTIVE,
     NOTHING,
     Category,
     Events,
     Lane,
     among,
+    is_collective,
     once,
 )
 from benchorch.units import format_ns
@@ -187,7 +187,7 @@ def last_ranks(events: Events) -> str:
 
 def collectives(events: Events, rank: int = 0) -> Int64s:
     """The collectives of one rank: device work or, where there is none, outermost host calls."""
-    own = events.called(COLLECTIVE.search) & (events.ranks == rank)[events.lane]
+    own = events.called(is_collective) & (events.ranks == rank)[events.lane]
     works = np.flatnonzero(events.works & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class
-from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, DISPATCHER, NOTHING, Category
+from benchorch.trace.events import COLLECTIVE, DISPATCHER, NOTHING, Category, is_collective
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.nesting import inherited
 
@@ -171,7 +171,7 @@ def labels(scope: Scope) -> Int8s:
         # What a loader or a collective calls is part of it.
         these = _inside_of(scope, _called(scope, pattern))
         label[np.flatnonzero(these)] = CLASSES.index(meant)
-    label[scope.named(COLLECTIVE, *DEVICE_WORK)] = CLASSES.index(Class.GPU_COMM)
+    label[_carried_out(scope)] = CLASSES.index(Class.GPU_COMM)
     return label
 
 
@@ -191,10 +191,16 @@ def _called(scope: Scope, pattern: re.Pattern[str]) -> Int64s:
     return found[~_launching(scope, found)] if pattern is COLLECTIVE else found
 
 
+def _carried_out(scope: Scope) -> Int64s:
+    """The work of devices that is collectives."""
+    work = scope.device_work
+    return work[scope.events.called(is_collective)[scope.event[work]]]
+
+
 def _launching(scope: Scope, these: Int64s) -> Bools:
     """Which of some collectives' calls only launch them, for a device carries them out."""
     program = scope.events.programs[scope.lane]
-    launched = np.isin(program[these], program[scope.named(COLLECTIVE, *DEVICE_WORK)])
+    launched = np.isin(program[these], program[_carried_out(scope)])
     own = scope.matches(_ON_HOSTS, these, Category.ANNOTATION, Category.OPERATOR)
     return launched & ~own
 

@@ -299,6 +299,11 @@ def test_work_from_before_the_window_is_carried_in() -> None:
         "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)",
         "ncclBroadcastRingLLKernel_copy_i8(ncclColl)",
         "xccl::broadcast",
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+        "void deep_ep::internode_ll::combine<false, 7168>()",
+        "void deep_ep::intranode::dispatch<8, 768>()",
+        "void userbuffers_fp16_sum_inplace_gpu_rw<8>(int)",
+        "mscclKernel_Sum_half_Simple",
     ],
 )
 def test_collectives_and_copies_have_classes_of_their_own(name: str) -> None:
@@ -312,3 +317,9 @@ def test_collectives_and_copies_have_classes_of_their_own(name: str) -> None:
     )
     work = dag.kind == EdgeKind.WORK
     assert {CLASSES[label] for label in dag.label[work]} == {Class.GPU_COMM, Class.GPU_COPY}
+
+
+@pytest.mark.parametrize("name", ["triton_poi_fused_all_reduce_0", "deep_ep::layout::get()"])
+def test_what_a_collective_is_fed_by_is_no_collective(name: str) -> None:
+    dag = build_dag(trace(launch(0, 1), kernel(name, 20, 30, 1)))
+    assert {CLASSES[label] for label in dag.label[dag.kind == EdgeKind.WORK]} == {Class.GPU_COMPUTE}
