@@ -40,7 +40,8 @@ _ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
 NO_STEP = re.compile(
     r"^(mod:|wait:|nn\.Module|Optimizer\.|autograd::|Torch-Compiled|## Call|aten::|c10d::|"
     r"DistributedDataParallel|Pregraph|TorchDynamo|CompiledF|gloo:|nccl:|record_param_comms|"
-    r"PyTorch Profiler|SequentialExecutor|Iteration Start|ProfilerStep#|benchorch:call)"
+    r"PyTorch Profiler|SequentialExecutor|Iteration Start|ProfilerStep#|benchorch:call|"
+    r"(nccl|cudnn|cublas)[A-Z]|(cub|thrust)::)"
 )
 """Ranges that no person named to mark steps."""
 _LOADER = re.compile(r"^enumerate\(DataLoader\)")

@@ -262,3 +262,15 @@ def test_a_lock_that_a_launch_waits_for_stays(tmp_path: Path) -> None:
     found = of_processes(tmp_path, made, strings={5: "pthread_mutex_lock", 6: "mmap"})
     assert "wait:pthread_mutex_lock" in found.events.names
     assert "mmap" not in found.events.names
+
+
+@pytest.mark.parametrize("name", ["ncclAllReduce", "cub::DeviceReduce::Sum"])
+def test_ranges_of_libraries_mark_no_steps(name: str, tmp_path: Path) -> None:
+    made = launching(50, every_ns=90_000, kernel_ns=20_000)
+    made["NVTX"] = [
+        {"start": row["start"] - 1, "end": row["end"] + 1, "text": name, **thread(1000)}
+        for row in made["RUNTIME"][::5]
+    ]
+    found = of_processes(tmp_path, made)
+    assert found.steps.name == "trace"
+    assert "ranges" not in found.tables
