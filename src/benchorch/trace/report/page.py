@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 from jinja2 import Template
@@ -68,24 +69,27 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, str]]:
         yield percent(verdict.largest_gain_ratio), f"if {verdict.largest} were free"
 
 
-def _tables(analysis: Analysis) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-    """Headings, columns and rows of every table, those without any left out."""
+def _tables(analysis: Analysis) -> Iterator[tuple[str, Sequence[str], list[list[str]], str]]:
+    """Heading, columns, rows and where the others are, of every table that has any."""
     parts = ("compute", "communication", "memory", "overlapped", "idle")
     devices = [
         [
-            *(str(one.rank), str(one.device), str(one.step)),
+            str(one.rank),
+            f"{one.device} of process {one.process}" if one.process else str(one.device),
+            str(one.step),
             *(percent(getattr(one, f"{part}_ns") / max(one.step_ns, 1)) for part in parts),
             percent(one.utilisation_ratio),
         ]
-        for one in analysis.devices[:MOST_ROWS]
+        for one in sorted(analysis.devices, key=attrgetter("step"))[:MOST_ROWS]
     ]
     if devices:
-        yield "Devices", ("rank", "device", "step", *parts, "busy"), devices
+        heads = ["rank", "device", "step", *parts, "busy"]
+        yield "Devices", heads, devices, _others(analysis.devices, "summary.json")
     for name, rows in analysis.tables.items():
         texts = [row_texts(row, analysis.steps.period_ns) for row in rows[:MOST_ROWS]]
         heads = [head for head in HEADER if any(text[head] for text in texts)]
         cells = [[one[head] for head in heads] for one in texts]
-        yield f"By {name.removesuffix('s')}", heads, cells
+        yield f"By {name.removesuffix('s')}", heads, cells, _others(rows, "table.csv")
     branches = [
         [
             f"{one.fork} → {one.join or 'end'}",
@@ -97,4 +101,10 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, Sequence[str], list[list[
         for one in analysis.branches[:MOST_ROWS]
     ]
     if branches:
-        yield "Branches of the model", ("fork → join", "time", "share", "slack", "nodes"), branches
+        heads = ["fork → join", "time", "share", "slack", "nodes"]
+        yield "Branches of the model", heads, branches, _others(analysis.branches, "summary.json")
+
+
+def _others(rows: Sequence[object], file: str) -> str:
+    """A sentence on where the rows are that the page has no room for; empty where it has all."""
+    return f"{len(rows) - MOST_ROWS} more in {file}." if len(rows) > MOST_ROWS else ""

@@ -189,6 +189,19 @@ def test_warnings_are_on_the_page(folder, tmp_path):
     assert "Look &lt;here&gt;." in (tmp_path / "report.html").read_text()
 
 
+def test_every_device_is_on_the_page_with_its_process(folder, tmp_path):
+    given = folder[0].devices[0]
+    devices = [
+        replace(given, device=0, process=str(process), step=step)
+        for process in range(1, 9)
+        for step in range(10)
+    ]
+    write(replace(folder[0], devices=tuple(devices)), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert all(f"<td>0 of process {process}</td><td>4</td>" in page for process in range(1, 9))
+    assert "<p>40 more in summary.json.</p>" in page
+
+
 def test_a_model_that_the_trace_has_nothing_of_is_said_and_not_drawn(tmp_path):
     other = OperatorGraph(name="other", nodes=(OperatorNode(name="far", op="Far"),), source="onnx")
     analysis = analysed(trace_file(tmp_path / "trace.json", two_layers()), other)
