@@ -170,6 +170,7 @@ _REMOVED_RATIO = 0.999
 """Of launches that seem to come after what they started, those that a corrected clock mends."""
 _MANY_RATIO = 0.001  # so few launches may seem late before the device's clock is doubted
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
+_WAITS = re.compile(r"wait:")
 _WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
 _RUNS = (*_WORK, Category.PYTHON)
 
@@ -333,16 +334,18 @@ def _daemons(events: Events, streams: Bools, launching: Int64s) -> Bools:
 
 
 def _main_lane(events: Events, hosts: Bools, marking: int) -> int:
-    """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
+    """The thread that marks its steps or runs Python, else works or launches most; or -1."""
     if not hosts.any():
         return -1
     if marking != NOTHING and hosts[marking]:
         return marking
     ranges = among(events.category, (Category.ANNOTATION, Category.SESSION))
+    launch = launches(events)
     for these in (
         ranges & events.called(_STEP.match),
         events.category == Category.PYTHON,
-        among(events.category, _WORK),
+        among(events.category, _WORK) & ~(ranges & events.called(_WAITS.match)),
+        mask(len(events), launch[launch != NOTHING]),
         among(events.category, _HOST),
     ):
         counts = np.bincount(events.lane[these], minlength=len(events.lanes)) * hosts

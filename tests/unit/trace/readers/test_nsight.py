@@ -12,6 +12,7 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis, analyze
 from benchorch.trace.events import Category
+from benchorch.trace.graph.scope import Thresholds, scope_of
 from benchorch.trace.lookup import launches
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
@@ -274,3 +275,16 @@ def test_ranges_of_libraries_mark_no_steps(name: str, tmp_path: Path) -> None:
     found = of_processes(tmp_path, made)
     assert found.steps.name == "trace"
     assert "ranges" not in found.tables
+
+
+def test_the_thread_that_launches_is_the_main_one_however_often_another_polls(
+    tmp_path: Path,
+) -> None:
+    made = launching(50, every_ns=90_000, kernel_ns=20_000)
+    made["OSRT"] = [
+        {"start": at, "end": at + 45_000, "nameId": 5, **thread(1005)}
+        for at in range(0, 4_300_000, 50_000)
+    ]
+    events = of_processes(tmp_path, made, strings={5: "poll"}).events
+    scope = scope_of(events, None, Thresholds())
+    assert events.lanes[scope.main_lane].thread == "1000"
