@@ -27,6 +27,7 @@ from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import last_ranks, meetings, merged, ranks_named
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical, whole
+from benchorch.trace.unrecorded import unrecorded
 from benchorch.trace.verdict import SLOWED_DILATION, ProgramVerdict, VerdictInputs, verdict
 
 GAINS = 5  # causes whose gain is replayed: those with the largest shares
@@ -209,6 +210,7 @@ def _verdict(
             pytorch=events.pytorch,
             tried=_tried(events, in_window),
             unknown=_unknown(events, path, why),
+            unrecorded=unrecorded(events, periods.steps),
             dilation_ratio=dilation_ratio,
         )
     )
@@ -284,6 +286,9 @@ def _warnings(
             f"Profiled, a call takes {dilation_ratio:.2f} times as long as without: gains hold "
             "for the profiled program, and host work is overstated."
         )
+    if events.repairs.keys() & {"truncated file", "truncated gzip"}:
+        found.append("The file ends in the middle, so the trace lacks events.")
+    found += filter(None, [unrecorded(events, steps)])
     if (events.category == Category.OTHER).all():
         found.append(
             "No event has a category of a known profiler, so the cause of their time is unknown. "

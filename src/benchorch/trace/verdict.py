@@ -40,7 +40,7 @@ class ProgramVerdict:
     """Bottleneck of the program."""
 
     # the cause that most of the path is spent on; ``inconclusive`` where the cause of most of it is
-    # unknown, ``void`` where the profile is not like the program
+    # unknown, or work that the trace lacks; ``void`` where the profile is not like the program
     limit: str
     sentence: str  # the same for a person, with its numbers
     advice: str  # what to try next; empty where nothing would help
@@ -76,12 +76,13 @@ class VerdictInputs(NamedTuple):
     pytorch: bool = True  # whether PyTorch's profiler recorded it, whose options are known
     tried: Collection[str] = ()  # conversions whose marks the trace bears
     unknown: str = ""  # the range in which most time of an unknown cause lies
+    unrecorded: str = ""  # a sentence on work of devices that the trace lacks
     # profiled over unprofiled time; None where it was not measured
     dilation_ratio: float | None = None
 
 
 def verdict(given: VerdictInputs) -> ProgramVerdict:
-    """The verdict; none where the cause of most of the path is unknown."""
+    """The verdict; none where the cause of most of the path is unknown, or may be unrecorded."""
     limit = _limit(given)
     period_ns = given.steps.period_ns
     rows = [row for row in given.rows if row.gain_ns and limit != VOID]
@@ -112,7 +113,9 @@ def _limit(given: VerdictInputs) -> str:
     known = {cause: share for cause, share in given.shares.items() if cause != Cause.UNKNOWN}
     if not known or unknown > 1 - KNOWN_RATIO or max(known.values()) < unknown:
         return INCONCLUSIVE
-    return max(known, key=lambda cause: known[cause]).value
+    most = max(known, key=lambda cause: known[cause])
+    waits = (Cause.FRAMEWORK, Cause.PYTHON)  # what waiting for unrecorded work looks like
+    return INCONCLUSIVE if given.unrecorded and most in waits else most.value
 
 
 def _sentence(limit: str, given: VerdictInputs) -> str:
@@ -124,6 +127,8 @@ def _sentence(limit: str, given: VerdictInputs) -> str:
             "without the profiler, so the profile is not of the program. Profile again on a quiet "
             "machine."
         )
+    if limit == INCONCLUSIVE and given.unrecorded:
+        return f"No verdict: {given.unrecorded[0].lower()}{given.unrecorded[1:]}"
     if limit == INCONCLUSIVE:
         unknown = given.shares.get(Cause.UNKNOWN, 0.0)
         where = f", most of it in {shortened(given.unknown)!r}" if given.unknown else ""

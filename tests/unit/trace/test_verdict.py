@@ -110,6 +110,66 @@ def test_the_host_that_launches_a_collective_is_not_communication(around: Callab
     assert judged(*made, *beside).limit == "communication"
 
 
+def waited_for(steps: int = 10) -> list[Made]:
+    """Steps of a launch and a wait for its kernel, which takes nearly all of the time."""
+    made = []
+    for at in range(0, steps * MS, MS):
+        made += [
+            note("step", at, at + MS),
+            call("cudaLaunchKernel", at + US, at + 5 * US, correlation=at),
+            call("cudaDeviceSynchronize", at + 6 * US, at + MS - 2 * US),
+            kernel("gemm", at + 9 * US, at + MS - 5 * US, at),
+        ]
+    return made
+
+
+def test_a_trace_that_lacks_the_work_of_its_launches_has_no_verdict_about_the_host() -> None:
+    made = waited_for()
+    kernels = [one for one in made if one.category == Category.KERNEL]
+    for lost in (kernels, kernels[5:]):
+        found = analyze(trace([one for one in made if one not in lost]))
+        assert found.verdict.limit == "inconclusive"
+        assert f"{len(lost)} of 10 launches have no device work" in found.verdict.sentence
+        assert f"{len(lost)} of 10 launches" in " ".join(found.warnings)
+    whole = analyze(trace(made))
+    assert whole.verdict.limit == "device compute"
+    assert whole.warnings == ()
+
+
+def test_nodes_on_a_device_without_its_kernels_have_no_verdict_about_the_host() -> None:
+    made = [op("model_run", at, at + MS, category=Category.SESSION) for at in range(0, 9 * MS, MS)]
+    made += [
+        op("/m/MatMul", at + US, at + 9 * US, category=Category.NODE) for at in range(0, 9 * MS, MS)
+    ]
+    for provider, limit in (("Dml", "inconclusive"), ("CPU", "host framework")):
+        given = {"provider": f"{provider}ExecutionProvider"}
+        found = analyze(
+            dataclasses.replace(
+                trace(made), details=lambda these, given=given: dict.fromkeys(these, given)
+            )
+        )
+        assert found.verdict.limit == limit
+        assert ("no device work of DmlExecutionProvider" in found.verdict.sentence) == (
+            limit != "host framework"
+        )
+
+
+def test_reading_a_value_of_a_device_that_is_not_recorded_waits_outside() -> None:
+    def steps(took_ns: int) -> list[Made]:
+        return [
+            op(name, at + begin, at + end)
+            for at in range(0, 20 * MS, MS)
+            for name, begin, end in (
+                ("aten::mm", 0, 50 * US),
+                ("aten::item", 50 * US, 51 * US + took_ns),
+                ("aten::_local_scalar_dense", 50 * US + 500, 50 * US + 500 + took_ns),
+            )
+        ]
+
+    assert judged(*steps(940 * US)).limit == "outside"
+    assert judged(*steps(US), dilation_ratio=1.0).shares.get("outside", 0.0) == 0
+
+
 @pytest.mark.parametrize(("name", "tried"), [("hipGraphLaunch", True), ("hipLaunchKernel", False)])
 def test_launching_graphs_is_not_advised_to_who_does(name: str, tried: bool) -> None:
     made = [

@@ -80,12 +80,18 @@ def op_type(name: str, arguments: Mapping[str, object]) -> str:
 
 
 @once
-def operator_types(events: Events) -> tuple[str, ...]:
-    """The operator's type for each name: of a node's name, from the first node of that name."""
+def first_nodes(events: Events) -> Mapping[int, Mapping[str, object]]:
+    """The details of the first node of each name, by event."""
     nodes = np.flatnonzero(events.category == Category.NODE)
     first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
+    return events.details(first) if first else {}
+
+
+@once
+def operator_types(events: Events) -> tuple[str, ...]:
+    """The operator's type for each name: of a node's name, from the first node of that name."""
     types = list(events.names)
-    for event, arguments in (events.details(first) if first else {}).items():
+    for event, arguments in first_nodes(events).items():
         types[events.name[event]] = op_type(events.names[events.name[event]], arguments)
     return tuple(types)
 

@@ -110,6 +110,7 @@ _ARRANGING = re.compile(
     r"|detach_?|empty|empty_strided|empty_like|new_empty|resize_|set_|lift_fresh|resolve_conj"
     r"|resolve_neg|item|_local_scalar_dense|size|stride|numel|is_[\w.]*|result_type)$"
 )
+_READS = re.compile(r"aten::_local_scalar_dense$")
 
 
 def named_as_wait(name: str) -> bool:
@@ -166,6 +167,7 @@ def labels(scope: Scope) -> Int8s:
     if len(timers) and not len(transports):
         loops = _inside_of(scope, scope.named(_LOOP, Category.PYTHON))
         label[np.flatnonzero(io & loops)] = CLASSES.index(Class.SLEEP)
+    label[_read_back(scope)] = CLASSES.index(Class.OUTSIDE)
     label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
     for pattern, meant in ((COLLECTIVE, Class.CPU_COMM), (_LOADING, Class.DATA_LOADING)):
         # What a loader or a collective calls is part of it.
@@ -214,6 +216,15 @@ def _short(scope: Scope) -> Int64s:
     count = np.bincount(name)
     below = np.bincount(name[took_ns < SHORT_NS], minlength=len(count))
     return operator[((below > count // 2) & (count >= MANY))[name]]  # as the median is
+
+
+def _read_back(scope: Scope) -> Int64s:
+    """Values read from a device that is not recorded: of a CPU's tensors that takes no time."""
+    reads = scope.named(_READS, Category.OPERATOR)
+    took_ns = (scope.end_ns - scope.start_ns)[reads]
+    long = took_ns > scope.thresholds.idle_ns
+    recorded = len(scope.indices(Category.RUNTIME)) > 0
+    return reads[long] if not recorded and 4 * long.sum() > len(reads) else reads[:0]
 
 
 def _inside_of(scope: Scope, these: Int64s) -> Bools:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchorch.errors import TraceError
+from benchorch.trace.analysis import analyze
 from benchorch.trace.events import NOTHING, Category, Lane
 from benchorch.trace.readers.open import read_events, read_json
 from support.trace_files import COLUMNS, event, same, steps, write
@@ -310,6 +311,7 @@ def test_a_truncated_file_keeps_what_is_whole(tmp_path: Path) -> None:
     events = read_events(path)
     assert len(events) == 50
     assert events.repairs == {"truncated file": 1, "undecodable record": 1}
+    assert "The file ends in the middle" in " ".join(analyze(path).warnings)
 
 
 def test_what_only_a_lenient_reader_understands_is_understood(tmp_path: Path) -> None:
