@@ -12,6 +12,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 
 NOTHING = -1  # in every integer column: not in the trace
+BETWEEN_TWO = -2  # as a group: a send or receive in a group of more ranks
 
 
 class Category(IntEnum):

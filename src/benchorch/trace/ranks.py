@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import (
+    BETWEEN_TWO,
     NOTHING,
     Category,
     Events,
@@ -186,12 +187,16 @@ def last_ranks(events: Events) -> str:
 
 
 def collectives(events: Events, rank: int = 0) -> Int64s:
-    """The collectives of one rank: device work or, where there is none, outermost host calls."""
+    """The collectives of one rank: device work or, where there is none, outermost host calls.
+
+    A send or receive in a group of more than two ranks is none: who takes part is not known.
+    """
     own = events.called(is_collective) & (events.ranks == rank)[events.lane]
     works = np.flatnonzero(events.works & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
         works = np.flatnonzero(calls)
+    works = works[events.group[works] != BETWEEN_TWO]
     return works[np.argsort(events.start_ns[works], kind="stable")]
 
 
@@ -210,8 +215,9 @@ def _shifts_ns(several: Sequence[Events]) -> list[int]:
         of, at = next(pairs, (NOTHING, NOTHING))
         if of == NOTHING:
             raise TraceError(
-                "The traces share no collective, so their clocks cannot be aligned: give traces "
-                "of ranks of one program."
+                "The traces share no collective (sends and receives in groups of more than two "
+                "ranks are none), so their clocks cannot be aligned: give traces of ranks of one "
+                "program."
             )
         shared = [(sorts[of][key], sorts[at][key]) for key in sorts[of] if key in sorts[at]]
         found[at] = found[of] + _shift_ns(several[of], several[at], shared)

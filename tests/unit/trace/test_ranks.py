@@ -104,6 +104,44 @@ def test_groups_of_ranks_meet_among_themselves(whole: bool) -> None:
     assert np.ptp(found.start_ns) == (58 if whole else 54) * MS
 
 
+def stage(path: Path, number: int, ranks: int, whole: bool) -> Path:
+    """One rank of a pipeline: receives for so many ms as it comes later, then sends."""
+    group, step_us = str([*range(ranks)]), 10_000
+    rows = []
+    for at in range(0, 8 * step_us, step_us):
+        sent = [("recv", 0, 1000 * number + 10)] * (number > 0)
+        sent += [("send", 1000 * number + 500, 1000 * number + 1010)] * (number < ranks - 1)
+        rows += [("SendRecv", name, at + begin, at + end) for name, begin, end in sent]
+        rows += [("AllReduce", "allreduce", at + 9000, at + 9100)] * whole
+    events = [
+        {"cat": "kernel", "name": f"ncclDevKernel_{kernel}", "ph": "X", "pid": 0, "tid": 7}
+        | {"ts": begin, "dur": end - begin}
+        | {"args": {"stream": 7, "Process Group Ranks": group, "Collective name": name}}
+        for kernel, name, begin, end in rows
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_a_send_or_receive_in_a_larger_group_aligns_no_clocks(tmp_path: Path) -> None:
+    files = [stage(tmp_path / f"{rank}.json", rank, 4, whole=True) for rank in range(4)]
+    several = [read_events(file) for file in files]
+    found = merged(several)
+    assert [int(one.end_ns.max()) for one in several] == [79_100_000] * 4
+    assert found.end_ns[found.ranks[found.lane] == 3].max() == 79_100_000
+    assert {found.names[code] for code in found.name[meetings(found).event]} == {
+        "ncclDevKernel_AllReduce"
+    }
+    files = [stage(tmp_path / f"{rank}.json", rank, 4, whole=False) for rank in range(4)]
+    with pytest.raises(TraceError, match="sends and receives"):
+        merged([read_events(file) for file in files])
+
+
+def test_a_send_and_its_receive_are_one_in_a_group_of_two(tmp_path: Path) -> None:
+    files = [stage(tmp_path / f"{rank}.json", rank, 2, whole=False) for rank in range(2)]
+    assert len(meetings(merged([read_events(file) for file in files])).event) == 16
+
+
 def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
     found = analyze(both())
     assert found.steps.period_ns == 6 * MS

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, among
+from benchorch.trace.events import BETWEEN_TWO, DEVICE_WORK, NOTHING, Category, among
 from benchorch.trace.readers.records import (
     Begin,
     End,
@@ -213,10 +213,18 @@ def _joins(args: list[EventArguments], kind: Int8s) -> Piece:
         for name in names:
             piece[name] = _placed(where, list(map(attrgetter(name), having)))
     kernels = kind == Category.KERNEL
-    groups = [one.group for one in compress(args, kernels.tolist())]
-    numbers = [NOTHING if one is None else crc32(word(one).encode()) for one in groups]
-    piece["group"] = _placed(kernels, numbers)
+    piece["group"] = _placed(kernels, [*map(_group, compress(args, kernels.tolist()))])
     return piece
+
+
+def _group(args: EventArguments) -> int:
+    """A number for the ranks that take part in a collective."""
+    if args.group is None:
+        return NOTHING
+    ranks = word(args.group)
+    if args.collective in ("send", "recv") and ranks.count(",") > 1:
+        return BETWEEN_TWO
+    return crc32(ranks.encode())
 
 
 def _placed(where: Bools, values: Sequence[object]) -> Int64s:

@@ -104,6 +104,7 @@ class EventArguments(msgspec.Struct, frozen=True, gc=False):
     awaited: Any = field(default=NOTHING, name="wait_on_cuda_event_record_corr_id")
     recorded_on: Any = field(default=NOTHING, name="wait_on_stream")
     group: Any = field(default=None, name="Process Group Ranks")
+    collective: Any = field(default=None, name="Collective name")
 
 
 class Record(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
