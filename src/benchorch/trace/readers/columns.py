@@ -60,6 +60,10 @@ _CATEGORIES = {
 _FUNCTIONS = "CPU functions"  # the process of every event of `EventList.export_chrome_trace`
 _RUNTIME_CALL = re.compile(r"(cuda|hip|cu)[A-Z]")
 
+_LABEL = re.compile(r"(\[[^\]]+\])\s*-?\d+$")  # before the processes of a file made of several
+_COUNTED = ("correlation", "awaited", "external_id", "sequence", "forward_thread")
+_PROGRAM_BITS = 32  # what a number takes that each process counts for itself
+
 ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)  # categories on the lane of a stream
 _HAVING: Mapping[tuple[Category, ...], tuple[str, ...]] = {
     (*ON_STREAMS, Category.RUNTIME, Category.OTHER): ("correlation",),
@@ -105,10 +109,11 @@ class Gathered:
     """Columns collected from the records of a file, block by block."""
 
     # names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
-    # something on a stream, ``(pid, tid, device, stream, whether it works)``, and its process
+    # something on a stream, ``(pid, tid, device, stream, whether it works)``, and its program
     names: Codes = field(default_factory=Codes)
     lanes: Codes = field(default_factory=Codes)
     words: Codes = field(default_factory=Codes)  # the categories as the file spells them
+    programs: Codes = field(default_factory=Codes)  # labels of processes of a file of several
     # by process and thread
     thread_names: defaultdict[tuple[str, str], set[str]] = field(
         default_factory=lambda: defaultdict(set)
@@ -179,6 +184,9 @@ class Gathered:
             "lane": self.lanes.encoded(_lane_keys(rows, kind)),
             **_joins([row.args for row in rows], kind),
         }
+        programs = [program_of(row.pid) for row in rows]
+        if any(programs):
+            counted_apart(piece, self.programs.encoded(["", *programs])[1:])  # of none it is 0
         # Records without a time are dropped, durations that are none become 0.
         piece["start_ns"], known = nanoseconds([row.ts for row in rows])
         duration, valid = nanoseconds([row.dur for row in rows])
@@ -195,8 +203,23 @@ def _lane_keys(rows: Sequence[Record], kind: Int8s) -> list[Hashable]:
     works = among(kind, DEVICE_WORK).tolist()
     for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
         row = rows[at]
-        keys[at] = (row.pid, row.tid, row.args.device, row.args.stream, works[at])
+        on = (row.pid, row.tid, row.args.device, row.args.stream, works[at])
+        keys[at] = (*on, program_of(row.pid))
     return keys
+
+
+def program_of(process: object) -> str:
+    """The label that a merger put before a process, as in ``[TP00] 4711``; empty without one."""
+    found = _LABEL.match(process) if isinstance(process, str) else None
+    return found[1] if found else ""
+
+
+def counted_apart(piece: Piece, program: Int32s) -> None:
+    """Make unique in the file what each program counts for itself."""
+    for name in _COUNTED:
+        numbers = piece[name]
+        further = numbers + (program.astype(np.int64) << _PROGRAM_BITS)
+        piece[name] = np.where(numbers > 0, further, numbers)
 
 
 def _joins(args: list[EventArguments], kind: Int8s) -> Piece:

@@ -15,7 +15,7 @@ from benchorch.trace.arrays import Int8s, Int32s, Int64s, mask
 from benchorch.trace.events import DEVICE_WORK, DISPATCHER, NOTHING, Category, Events, Lane, among
 from benchorch.trace.lookup import by_lane, joined_by
 from benchorch.trace.nesting import by_start, nest, spans_of
-from benchorch.trace.readers.columns import ON_STREAMS, Gathered
+from benchorch.trace.readers.columns import ON_STREAMS, Gathered, program_of
 from benchorch.trace.readers.records import Begin, Record, integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
 
@@ -26,7 +26,7 @@ _MOST_STREAM = 2**31 - 1
 
 def thread_lane(process: object, thread: object) -> Lane:
     """The lane of a host thread."""
-    return Lane(process=word(process), thread=word(thread))
+    return Lane(process=word(process), thread=word(thread), program=program_of(process))
 
 
 def stream_lane(
@@ -52,7 +52,7 @@ def _by_program(lanes: Sequence[Lane]) -> Sequence[Lane]:
 
     def apart(lane: Lane) -> Lane:
         if not lane.on_device:
-            return replace(lane, program=lane.process)
+            return replace(lane, program=lane.program or lane.process)
         device = devices.index((lane.program, lane.device))
         process = f"{lane.device} of process {lane.program}"
         return replace(lane, process=process, device=device, offset=device - lane.device)

@@ -10,8 +10,9 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import analyze
 from benchorch.trace.events import NOTHING, Category, Lane
+from benchorch.trace.lookup import launches
 from benchorch.trace.readers.open import read_events, read_json
-from support.trace_files import COLUMNS, event, same, steps, write
+from support.trace_files import COLUMNS, a_step, event, same, steps, write
 
 
 def called(events, name: str) -> int:
@@ -208,6 +209,29 @@ def test_work_with_0_as_its_node_is_of_no_graph(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", rows))
     found = [events.graph_node[called(events, f"k{node}")] for node in nodes]
     assert found == [NOTHING, 17]
+
+
+def test_processes_that_a_merger_labelled_are_read_apart(tmp_path: Path) -> None:
+    merged = [
+        {**record, "pid": f"[{label}] {record['pid']}", "ts": record["ts"] + shift}
+        for label, shift in (("TP00", 0), ("TP01", 33))
+        for record in a_step(1)
+        if "ts" in record and record["ph"] == "X"
+    ]
+    events = read_events(write(tmp_path / "t.json", merged))
+    alone = read_events(write(tmp_path / "s.json", a_step(1)))
+    assert events.repairs == alone.repairs == {}
+    kernels = np.flatnonzero(events.category == Category.KERNEL)
+    launch = launches(events)[kernels]
+    assert (events.start_ns[kernels] - events.start_ns[launch] == 40_000).all()
+    programs = events.programs[events.lane]
+    assert programs[kernels].tolist() == programs[launch].tolist() == [0, 1]
+    backward = [at for at in range(len(events)) if events.forward_lane[at] != NOTHING]
+    assert len(backward) == 2
+    assert (programs[backward] == events.programs[events.forward_lane[backward]]).all()
+    assert {lane.label for lane in events.lanes if lane.stream == 7} == {
+        f"device 0 stream 7 of process [TP0{number}]" for number in (0, 1)
+    }
 
 
 @pytest.mark.parametrize("indent", [None, 2])
