@@ -27,14 +27,10 @@ def unrecorded(events: Events, steps: Steps) -> str:
             f"{lost} of {len(calls)} launches have no device work in the trace, so waiting for it "
             "counts as the host's."
         )
-    queued = {
-        str(arguments.get("provider"))
-        for arguments in (() if events.works.any() else first_nodes(events).values())
-        if _QUEUED.search(str(arguments.get("provider")))
-    }
-    if queued:
-        return (
-            f"The profile has no device work of {' and '.join(sorted(queued))}, so waiting for it "
-            "counts as the host's."
-        )
-    return ""
+    if events.works.any():
+        return ""
+    providers = {str(said.get("provider")) for said in first_nodes(events).values()}
+    queued = " and ".join(sorted(filter(_QUEUED.search, providers)))
+    if not queued:
+        return ""
+    return f"The profile has no device work of {queued}, so waiting for it counts as the host's."

@@ -106,5 +106,5 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, Sequence[str], list[list[
 
 
 def _others(rows: Sequence[object], file: str) -> str:
-    """A sentence on where the rows are that the page has no room for; empty where it has all."""
+    """A sentence on where the rows are that the page leaves out; empty if there are none."""
     return f"{len(rows) - MOST_ROWS} more in {file}." if len(rows) > MOST_ROWS else ""
