@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, final
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
+from benchorch.trace.critical_path.disturbance import HOST
 from benchorch.trace.dag import Class, Dag, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, edges, joined
@@ -16,10 +17,6 @@ from benchorch.trace.whatif.basis import Basis, Selection, Selector
 from benchorch.trace.whatif.selector import problems, select
 
 WAITS = (EdgeKind.SYNC, EdgeKind.WAIT, EdgeKind.JOIN)
-HOST = (
-    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
-    *(Class.CPU_PYTHON, Class.CPU_GAP),
-)
 
 FITS_RATIO = 0.05
 """Share of a thread's work to be spared for an interval to hold that the rest fits a cache.
