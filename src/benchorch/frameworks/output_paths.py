@@ -31,20 +31,20 @@ def plain(raw: object, _above: frozenset[int] = frozenset()) -> object:
             return leaf.name
         if id(leaf) in _above:  # it refers to itself
             return None
-        inside = _attributes(leaf)
+        inside = {} if is_cache(leaf) or is_dataclass(leaf) else attributes(leaf)
         if inside:
             return {name: plain(each, _above | {id(leaf)}) for name, each in inside.items()}
-        return _of_array(leaf)
+        return of_array(leaf)
 
     return _pytree.tree_map(opened, raw)
 
 
-def _attributes(leaf: object) -> dict[str, object]:
+def attributes(leaf: object) -> dict[str, object]:
     """What an object of a class of somebody's own holds; nothing of any other."""
     import torch
 
     kind = type(leaf)
-    if kind.__module__ in ("builtins", "numpy") or is_cache(leaf) or is_dataclass(leaf):
+    if kind.__module__ in ("builtins", "numpy", "torch"):  # a size that is traced is torch's
         return {}
     if isinstance(leaf, torch.Tensor | torch.nn.Module | str | int | float | type):
         return {}
@@ -60,7 +60,7 @@ def _slots(kind: type) -> Iterator[str]:
             yield f"_{kind.__name__.lstrip('_')}{name}" if mangled else name
 
 
-def _of_array(leaf: object) -> object:
+def of_array(leaf: object) -> object:
     """An array as a tensor, or as lists of what torch has no type for; anything else as it is."""
     import numpy as np
     import torch

@@ -70,6 +70,8 @@ class BundledModel(DeclaredModel):
     architecture: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    version = 2  # 2: it returns the tensors of objects
+
     def load(self, seed: int) -> torch.nn.Module:
         """The module; BuildError of kind user_code where its code fails or may not run."""
         found = self._bundle_problems()
@@ -88,7 +90,7 @@ class BundledModel(DeclaredModel):
 
     def requested(self) -> Mapping[str, Json]:
         """The digest; neither its place nor its name enters."""
-        return {"digest": self.digest}
+        return {"digest": self.digest, "version": self.version}
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """The files, the inputs and the checkpoint."""

@@ -54,6 +54,8 @@ class ScriptModel(DeclaredModel):
     architecture: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    version = 2  # 2: it returns the tensors of objects
+
     @property
     def gives(self) -> tuple[Format, ...]:
         """For an ONNX file its graph, whose module is opaque."""

@@ -395,7 +395,7 @@ class _InputFiles:
                 }
                 for name, tensor in arguments.tensors.items()
             ],
-            "obstacle": arguments.obstacle or _step_obstacle(first_call),
+            "obstacle": arguments.obstacle or _answer_obstacle(first_call),
         }
         if first_call.step:
             call["step"] = first_call.step
@@ -500,15 +500,14 @@ class _InputFiles:
         return captured, reason
 
 
-def _step_obstacle(first_call: FirstCall) -> str:
-    """Why a LightningModule's step has nothing to compare."""
-    if not first_call.step:
-        return ""
-    from benchorch.frameworks.torch_call import tensors_in  # a tenth of a second
+def _answer_obstacle(first_call: FirstCall) -> str:
+    """Why a call has nothing to compare."""
+    from benchorch.models.architectures.nested import tensors_in
 
-    if tensors_in(first_call.answer):
+    if next(tensors_in(first_call.answer), None) is not None:
         return ""
-    return f"{first_call.step} returns no tensor; its parts are measured"
+    step = first_call.step
+    return f"{step} returns no tensor; its parts are measured" if step else "it returns no tensor"
 
 
 def _state(module: torch.nn.Module) -> str | None:

@@ -19,6 +19,7 @@ from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
 
 _NOT_WHOLE = ("interrupt", "memory", "stopped", "not_run")
+_VERSION = "2"  # 2: what is captured returns the tensors of objects
 _MOST_DIGESTED = 200  # files; of a data set's many only size and times are compared
 
 
@@ -91,6 +92,7 @@ def _place(script: Script) -> Path:
 def _key(script: Script, how: str) -> str:
     """Digest of the script's bytes, its arguments and the environment."""
     words = (
+        _VERSION,
         file_digest(script.path),
         *script.arguments,
         str(script.depth),

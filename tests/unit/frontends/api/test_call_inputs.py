@@ -76,6 +76,27 @@ def test_inputs_by_position_may_be_objects_that_hold_tensors() -> None:
     assert torch.allclose(exported, own)
 
 
+class Splitting(nn.Module):
+    def forward(self, x: torch.Tensor, edges: Any, kind: str) -> Any:
+        held = Graph(x * 2, x * 3) if kind == "dataclass" else Holder(x * 2, [x * 3])
+        return held if edges is None else {"x": x, "held": held}
+
+
+class Holder:
+    def __init__(self, *parts: object) -> None:
+        self.parts, self.itself = parts, self
+
+
+@pytest.mark.parametrize("kind", ["dataclass", "object"])
+@pytest.mark.parametrize("edges", [None, 1])
+def test_the_tensors_of_objects_are_outputs(kind: str, edges: object) -> None:
+    x = torch.ones(2, 3)
+    request = _checked(Splitting(), {"x": x, "edges": edges, "kind": kind}, "eager", "local", {})
+    assert request.program is not None
+    found = [float(each[0, 0]) for each in request.program.module()(x=x)]
+    assert found == ([2.0, 3.0] if edges is None else [1.0, 2.0, 3.0])
+
+
 @pytest.mark.parametrize("kind", ["dynamic", "static", "encoder_decoder"])
 def test_caches_of_transformers_are_inputs(kind: str) -> None:
     from transformers import (

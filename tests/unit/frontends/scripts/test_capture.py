@@ -13,6 +13,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.frontends.scripts.discover import Script
 from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
 from benchorch.frontends.scripts.model_configs import write_configs
+from benchorch.models.bundled import BundledModel
 from benchorch.models.exported import ExportedModel
 
 SCRIPT = """
@@ -193,3 +194,82 @@ def test_results_that_differ_in_their_imaginary_parts_are_not_alike() -> None:
     one = torch.tensor([1 + 2j, 3 - 1j])
     assert alike(one, one.clone())
     assert not alike(one, one.conj())
+
+
+IN_OBJECTS = """
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+@dataclass
+class Boxes:
+    corners: torch.Tensor
+
+class Instances:
+    def __init__(self, boxes):
+        self.fields, self.itself = {"boxes": boxes}, self
+
+class Detector(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.scores, self.boxes = kind, nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        scores, boxes = self.scores(x), self.boxes(x)
+        if self.kind == "bundled" and x.sum() < 0:
+            return x
+        if self.kind == "normal":
+            return scores, torch.distributions.Normal(boxes, 1.0, validate_args=False)
+        held = Instances(boxes) if self.kind == "object" else Boxes(boxes)
+        return {"scores": scores, "boxes": held}
+
+class Nothing(Detector):
+    def forward(self, x):
+        return {"words": str(self.scores(x))}
+
+a_dataclass, an_object = Detector("dataclass"), Detector("object")
+normal, bundled, nothing = Detector("normal"), Detector("bundled"), Nothing("")
+for net in (a_dataclass, an_object, normal, bundled, nothing):
+    net(torch.ones(2, 4))
+"""
+
+
+@pytest.fixture(scope="module")
+def in_objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    place = tmp_path_factory.mktemp("in_objects")
+    (place / "detects.py").write_text(IN_OBJECTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+        request = DiscoveryRequest(script=place / "detects.py", folder=place / "kept", capture=True)
+        reply = discover(request)
+    assert reply.problem is None
+    return cast("dict[str, Any]", encode(reply))
+
+
+@pytest.mark.parametrize("name", ["a_dataclass", "an_object", "normal", "bundled"])
+def test_a_conversion_that_is_wrong_in_an_object_alone_differs(
+    in_objects: dict[str, Any], name: str
+) -> None:
+    import torch
+
+    from benchorch.frameworks.torch_call import arrays_in
+    from benchorch.results.parity.judge import parity
+
+    node = call_of(in_objects, name)["model"]
+    assert ("bundle" in node) is (name == "bundled")
+    model: Any = (BundledModel if "bundle" in node else ExportedModel)(**node)
+    module, converted = model.load(0), model.load(0)
+    with torch.inference_mode():
+        for each, values in converted.named_parameters():
+            if "boxes" in each:
+                values.add_(1.0)
+        given = torch.ones(2, 4)
+        reference, wrong = (arrays_in(each(x=given)) for each in (module, converted))
+    assert parity([reference], [reference], 1e-3).passed
+    assert not parity([wrong], [reference], 1e-3).passed
+
+
+def test_a_call_that_returns_no_tensor_is_not_benchmarked(in_objects: dict[str, Any]) -> None:
+    call = call_of(in_objects, "nothing")
+    assert call["obstacle"] == "it returns no tensor"
+    assert "model" not in call
