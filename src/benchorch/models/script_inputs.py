@@ -210,7 +210,8 @@ class _ArgumentReader:
         kind: Any = type(value)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             fields = zip(value._fields, value, strict=True)
-            return kind(*(self.look(f"{name}_{key}", item) for key, item in fields))
+            # Not by its own constructor, which may look at what it is given.
+            return kind._make(self.look(f"{name}_{key}", item) for key, item in fields)
         if isinstance(value, tuple | list) and kind in (tuple, list):
             return kind(self.look(f"{name}_{at}", item) for at, item in enumerate(value))
         if type(value) is dict:
@@ -284,7 +285,7 @@ def _filled(value: object, tensors: Mapping[str, torch.Tensor]) -> object:
         return value.filled(tensors)
     kind: Any = type(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*(_filled(item, tensors) for item in value))
+        return kind._make([_filled(item, tensors) for item in value])  # of a list: Dynamo
     if isinstance(value, tuple | list):
         return kind(_filled(item, tensors) for item in value)
     if type(value) is dict:

@@ -273,3 +273,44 @@ def test_a_call_that_returns_no_tensor_is_not_benchmarked(in_objects: dict[str, 
     call = call_of(in_objects, "nothing")
     assert call["obstacle"] == "it returns no tensor"
     assert "model" not in call
+
+
+def models_of(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str, Any]:
+    """What a script gives that is expected to end well."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    (folder / "calls.py").write_text(text)
+    request = DiscoveryRequest(script=folder / "calls.py", folder=folder / "kept", capture=True)
+    reply = discover(request)
+    assert reply.problem is None
+    return cast("dict[str, Any]", encode(reply))
+
+
+PACKED = """
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+class Reader(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, packed):
+        return pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+
+reader = Reader()
+reader(pack_padded_sequence(torch.ones(2, 5, 3), [5, 3], batch_first=True))
+"""
+
+
+def test_a_packed_sequence_is_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    call = call_of(models_of(tmp_path, monkeypatch, PACKED), "reader")
+    assert [each["name"] for each in call["inputs"]] == ["packed_data", "packed_batch_sizes"]
+    model = BundledModel(**call["model"])
+    arrays = model.batch(Workload(symbols={}), 0)
+    with torch.inference_mode():
+        answer = model.load(0)(**{name: torch.tensor(each) for name, each in arrays.items()})
+    assert answer.shape == (2, 5, 4)
+    assert answer[0].abs().min() > 0
+    assert answer[1, 3:].abs().max() == 0
