@@ -7,7 +7,6 @@ none of the user's classes.
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import io
 import logging
@@ -20,6 +19,7 @@ from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, Array, Arrays, Example, common_rows
 from benchorch.errors import ConfigError, summary_of
+from benchorch.frameworks.eval_mode import served
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import live_tensors, tensors_in
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
@@ -244,7 +244,8 @@ def export(
         dynamic=tuple(dict.fromkeys((*shapes.open, *dynamic))),
     )
     eager = torch.compiler.set_stance("force_eager")  # also for what is compiled inside
-    with _in_eval_mode(module) as evaluated, torch.no_grad(), eager:
+    plain = getattr(module, "_orig_mod", module)  # of torch.compile, whose graph is not its module
+    with served(plain) as evaluated, torch.no_grad(), eager:
         nothing = _call_once(evaluated, sets[0])
         tensors = live_tensors(evaluated, traceable(example), "cpu")
         try:
@@ -295,28 +296,6 @@ def _without_dumps() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _in_eval_mode(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The module in eval mode on the CPU, a copy if it is elsewhere; restored afterwards."""
-    plain = getattr(module, "_orig_mod", module)  # of torch.compile, whose graph is not its module
-    if any(tensor.device.type != "cpu" for tensor in (*plain.parameters(), *plain.buffers())):
-        plain = copy.deepcopy(plain).to("cpu")
-    if not hasattr(plain, "training"):  # scripted and frozen, as it can only be in eval mode
-        yield plain
-        return
-    modes = [(part, part.training) for part in plain.modules()]
-    try:
-        try:
-            plain.eval()
-        except NotImplementedError:  # an exported graph has the mode that it was exported in
-            for part, _ in modes:
-                part.training = False
-        yield plain
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def _call_once(module: torch.nn.Module, arrays: Arrays) -> str | None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from benchorch.domain.codec import Json
 from benchorch.errors import summary_of
 from benchorch.files import folder_digest
-from benchorch.frontends.scripts.capture import NotCapturedError, alike, served
+from benchorch.frameworks.eval_mode import served
+from benchorch.frontends.scripts.capture import NotCapturedError, alike
 from benchorch.frontends.scripts.definitions import NotDefinedError, definitions
 from benchorch.models.bundled import ATTRIBUTES, MAIN, TENSORS, Bundled, read_bundle
 from benchorch.models.kept_programs import keep
@@ -52,21 +53,22 @@ def bundle(
     bare = replace(arguments, tensors=names, keywords=None)
     given = {name: each.to("cpu") for name, each in arguments.tensors.items()}
     keywords = dict(arguments.keywords or {}) if direct else {}
-    with served(first_call.module) as module, torch.random.fork_rng(devices=[]), torch.no_grad():
-        held = Bundled(module=module, arguments=None if direct else bare, autocast=autocast)
+    alone = torch.random.fork_rng(devices=[])
+    try:
+        with served(first_call.module) as module, alone, torch.no_grad():
+            held = Bundled(module=module, arguments=None if direct else bare, autocast=autocast)
 
-        def write(place: Path) -> str:
-            _write(held, script, modules, place)
-            return folder_digest(place)
+            def write(place: Path) -> str:
+                _write(held, script, modules, place)
+                return folder_digest(place)
 
-        try:
             place, digest = keep(write, folder)
             again = read_bundle(place).requires_grad_(requires_grad=False)
             own = module if direct else called(module, arguments, autocast)
             with torch.autocast("cpu", enabled=False):
                 expected, answer = own(**given, **keywords), again(**given, **keywords)
-        except Exception as error:  # whatever a user's code or a pickled object raises
-            raise NotCapturedError(f"its code: {summary_of(error)}") from error
+    except Exception as error:  # whatever a user's code or a pickled object raises
+        raise NotCapturedError(f"its code: {summary_of(error)}") from error
     if not alike(expected, answer):
         shutil.rmtree(place, ignore_errors=True)
         raise NotCapturedError("its code gives other answers when it is loaded alone")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
 from benchorch.errors import summary_of
+from benchorch.frameworks.eval_mode import served
 from benchorch.models.script_watch import FirstCall
 from benchorch.units import format_bytes
 
@@ -40,15 +39,16 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
     from benchorch.models.kept_programs import keep_program
 
     arguments = {name: each.to("cpu") for name, each in first_call.arguments.tensors.items()}
-    with served(first_call.module) as module, torch.random.fork_rng(devices=[]), torch.no_grad():
-        called = _callable(first_call, module)
-        try:
+    alone = torch.random.fork_rng(devices=[])
+    try:
+        with served(first_call.module) as module, alone, torch.no_grad():
+            called = _callable(first_call, module)
             with torch.autocast("cpu", enabled=False):
                 program = torch.export.export(called, (), arguments)
                 expected = called(**arguments)
                 answer = program.module()(**arguments)
-        except Exception as error:  # whatever a user's code or a tracer raises
-            raise NotCapturedError(f"torch.export: {summary_of(error)}") from error
+    except Exception as error:  # whatever a user's code or a tracer raises
+        raise NotCapturedError(f"torch.export: {summary_of(error)}") from error
     foreign = _foreign_operators(program)
     if foreign:
         raise NotCapturedError(f"its exported graph needs operators of its packages: {foreign[0]}")
@@ -78,23 +78,6 @@ def _foreign_operators(program: torch.export.ExportedProgram) -> list[str]:
 def _nodes(part: torch.nn.Module) -> Sequence[torch.fx.Node]:
     graph = getattr(part, "graph", None)
     return list(graph.nodes) if graph is not None else []
-
-
-@contextmanager
-def served(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The module in eval mode on the CPU, a copy where it is elsewhere; its modes come back."""
-    tensors = (*module.parameters(), *module.buffers())
-    served = module
-    if any(each.device.type != "cpu" for each in tensors):
-        served = copy.deepcopy(module).to("cpu")
-    modes = [(part, part.training) for part in served.modules()]
-    for part, _ in modes:
-        part.training = False
-    try:
-        yield served
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def alike(expected: object, answer: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import pytest
 import torch
@@ -101,6 +101,24 @@ def test_a_partial_of_what_declares_no_arguments_is_told_as_a_call_with_them() -
     linear = functools.partial(torch.nn.functional.linear, weight=torch.ones(2, 4), bias=None)
     with pytest.raises(ConfigError, match=r"lambda x: linear\(x, weight=\.\.\., bias=\.\.\.\)"):
         FunctionModule(linear)
+
+
+class Merging(nn.Linear):
+    """Merges weights in eval mode, as layers with adapters do."""
+
+    merged = False
+
+    def train(self, mode: bool = True) -> Self:
+        self.merged = not mode
+        return super().train(mode)
+
+
+def test_a_module_that_is_in_training_stays_as_it_is() -> None:
+    net = nn.Sequential(Merging(4, 4), nn.Dropout()).train()
+    exported = program(net, X).module()
+    assert torch.equal(exported(input=X), exported(input=X))
+    assert [each.training for each in net.modules()] == [True] * 3
+    assert not cast(Merging, net[0]).merged
 
 
 def test_what_is_callable_without_arguments_makes_a_module() -> None:

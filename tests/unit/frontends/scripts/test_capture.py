@@ -314,3 +314,17 @@ def test_a_packed_sequence_is_an_input(tmp_path: Path, monkeypatch: pytest.Monke
     assert answer.shape == (2, 5, 4)
     assert answer[0].abs().min() > 0
     assert answer[1, 3:].abs().max() == 0
+
+
+FROZEN = """
+import torch
+
+net = torch.jit.freeze(torch.jit.script(torch.nn.Linear(4, 3).eval()))
+net(torch.ones(2, 4))
+"""
+
+
+def test_a_frozen_module_which_has_no_mode_ends_no_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert models_of(tmp_path, monkeypatch, FROZEN)["left_out"] == ["RecursiveScriptModule"]
