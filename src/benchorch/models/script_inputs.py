@@ -89,7 +89,13 @@ class CapturedArguments:
 
 def spelled(tensor: torch.Tensor) -> str:
     """``float32[1, 3, 224, 224]``."""
-    return f"{dtype_name(tensor)}{list(tensor.shape)}"
+    kind = "nested " if tensor.is_nested else ""
+    return f"{kind}{dtype_name(tensor)}{sizes(tensor)}"
+
+
+def sizes(tensor: torch.Tensor) -> list[int]:
+    """Sizes of a tensor's axes; none of a nested one, whose rows differ in theirs."""
+    return [] if tensor.is_nested else list(tensor.shape)
 
 
 def raw_key(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
@@ -103,6 +109,8 @@ def raw_key(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[objec
 
 
 def _value_key(value: object) -> object:
+    if getattr(value, "is_nested", False):  # it has no shape
+        return ("nested", getattr(value, "dtype", None))
     shape = getattr(value, "shape", None)
     if shape is not None:
         return (tuple(shape), getattr(value, "dtype", None))

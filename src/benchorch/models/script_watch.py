@@ -15,11 +15,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
+from benchorch.errors import summary_of
 from benchorch.frameworks.identity.owners import USER
 from benchorch.frameworks.identity.stacks import GENERATED, kind_of
 from benchorch.frameworks.tensor_parts import stored_bytes
@@ -254,7 +255,10 @@ class Watch:
                     return original(module, *args, **kwargs)
             if self._stopped:
                 self._leave()
-            key = raw_key(args, kwargs)
+            try:
+                key = raw_key(args, kwargs)
+            except Exception:  # an error here is no reason to end the script
+                key = ()
             seen = self._seen(module)
             known = seen is not None and key in seen.raw
             unseen = None if known else self._prepare_record(module, args, kwargs, seen)
@@ -279,11 +283,14 @@ class Watch:
         def step(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> object:
             if local.stack or local.resting:
                 return original(module, *args, **kwargs)
-            key = (name, raw_key(args, kwargs))
+            try:
+                key = (name, raw_key(args, kwargs))
+            except Exception:  # an error here is no reason to end the script
+                key = (name, ())
             seen = self._seen(module)
             unseen = None
             if seen is None or key not in seen.raw:
-                arguments = capture_arguments(original.__get__(module), args, kwargs)
+                arguments = _captured(original.__get__(module), args, kwargs)
                 signature = (name, *arguments.signature)
                 arguments = replace(arguments, signature=signature, keywords=None)
                 unseen = self._new_call(module, seen, sys._getframe(1), arguments, step=name)
@@ -350,7 +357,7 @@ class Watch:
         frame = sys._getframe(2)
         if any(type(each).__name__ in _SYMBOLS for each in args) or _is_being_traced(frame):
             return None
-        arguments = capture_arguments(_called_method(module), args, kwargs)
+        arguments = _captured(_called_method(module), args, kwargs)
         return self._new_call(module, seen, frame, arguments)
 
     def _new_call(
@@ -495,6 +502,21 @@ def _is_being_traced(frame: FrameType | None) -> bool:
     return any(name.startswith(_TRACERS) for name in callers)
 
 
+def _captured(forward: Callable[..., object], args: Any, kwargs: Any) -> CapturedArguments:
+    """Arguments of a call; where they cannot be read, the reason as the obstacle."""
+    try:
+        return capture_arguments(forward, args, kwargs)
+    except Exception as error:  # an error here is no reason to end the script
+        return CapturedArguments(
+            tensors={},
+            positional=(),
+            named={},
+            signature=("arguments that cannot be read",),
+            keywords=None,
+            obstacle=f"its arguments cannot be read: {summary_of(error)}",
+        )
+
+
 def _called_method(module: torch.nn.Module) -> Callable[..., object]:
     """The method whose parameters name a call's arguments: forward, where a class has one."""
     import torch
@@ -587,9 +609,8 @@ def _names_in(scope: Mapping[str, object], module: object) -> Iterator[str]:
     items = [(name, value) for name, value in list(scope.items()) if not name.startswith("__")]
     yield from (name for name, value in items if value is module and name != "self")
     for name, value in items:
-        for step, held in _held(value):
-            if held is module:
-                yield f"{name}{step}"
+        with suppress(Exception):  # it may not be looked at, as a proxy of something gone
+            yield from (f"{name}{step}" for step, held in _held(value) if held is module)
 
 
 def _held(value: object) -> Iterator[tuple[str, object]]:

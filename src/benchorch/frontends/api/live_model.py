@@ -115,13 +115,16 @@ def _by_name(inputs: object, names: Sequence[str] | None) -> Mapping[str, object
 
 def _tensor_problem(value: object) -> str:
     """Why a value is no valid input; empty where it is."""
+    layout = str(getattr(value, "layout", "torch.strided"))
+    if getattr(value, "is_nested", False) or layout != "torch.strided":
+        return "is sparse or nested; give a dense tensor."
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
     if not dtype or not hasattr(value, "shape"):
         return f"expected a torch tensor or a numpy array, got {_kind(value)}."
     if getattr(value, "is_meta", False):
         return "is on the meta device, where tensors have no values; make it on the CPU."
-    if getattr(value, "is_sparse", False) or getattr(value, "is_quantized", False):
-        return "is sparse or quantized; give a dense tensor."
+    if getattr(value, "is_quantized", False):
+        return "is quantized; give a dense tensor."
     if dtype not in DTYPES:
         return f"its dtype is {dtype}; expected one of {', '.join(DTYPES)}."
     if 0 in tuple(getattr(value, "shape", ())):

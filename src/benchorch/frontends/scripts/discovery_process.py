@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.codec import Json, from_json, to_json
-from benchorch.errors import text_of
+from benchorch.errors import summary_of, text_of
 from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.owners import USER
@@ -30,7 +30,7 @@ from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.frontends.scripts.reported import ReportedCall, ReportedModel, Seconds
 from benchorch.host.processes import child_channel
 from benchorch.models.script_files import DEFINITIONS, GRAPH_SUFFIX, PROGRAM_SUFFIX, SEED
-from benchorch.models.script_inputs import arrays_of, save_arrays
+from benchorch.models.script_inputs import arrays_of, save_arrays, sizes
 from benchorch.models.script_run import run_script
 from benchorch.models.script_watch import (
     CallSignature,
@@ -382,24 +382,29 @@ class _InputFiles:
     generating: set[str] = field(default_factory=set)
 
     def __call__(self, first_call: FirstCall) -> None:
+        call: dict[str, Json] = {"inputs": [], "obstacle": ""}
+        self.calls[first_call.invocation.hash] = call
+        try:
+            self._take_down(first_call, call)
+        except Exception as error:  # an error here is no reason to end the script
+            call["obstacle"] = f"it cannot be kept: {summary_of(error)}"
+
+    def _take_down(self, first_call: FirstCall, call: dict[str, Json]) -> None:
         from benchorch.models.architectures.decoder import is_language_model
 
-        arguments, invocation = first_call.arguments, first_call.invocation
-        call: dict[str, Json] = {
-            "inputs": [
-                {
-                    "name": name,
-                    "shape": list(tensor.shape),
-                    "dtype": dtype_name(tensor),
-                    **({"held_by": arguments.held[name]} if name in arguments.held else {}),
-                }
-                for name, tensor in arguments.tensors.items()
-            ],
-            "obstacle": arguments.obstacle or _answer_obstacle(first_call),
-        }
+        arguments = first_call.arguments
+        call["inputs"] = [
+            {
+                "name": name,
+                "shape": [*sizes(tensor)],
+                "dtype": dtype_name(tensor),
+                **({"held_by": arguments.held[name]} if name in arguments.held else {}),
+            }
+            for name, tensor in arguments.tensors.items()
+        ]
+        call["obstacle"] = arguments.obstacle or _answer_obstacle(first_call)
         if first_call.step:
             call["step"] = first_call.step
-        self.calls[invocation.hash] = call
         if is_language_model(first_call.module):
             self.generating.add(first_call.seen.hash)
         folder = self.request.folder

@@ -91,6 +91,8 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (Scaled(), {"x": X, "scale": {3.0}}, "inputs: scale is a set, not a tensor"),
         (Scaled(), {"x": [[1.0]], "scale": None}, "got a list"),
         (Scaled(), {"x": X.to("meta"), "scale": SCALE}, "inputs['x']: is on the meta device"),
+        (Scaled(), {"x": X.to_sparse_csr(), "scale": SCALE}, "inputs['x']: is sparse or nested"),
+        (Scaled(), {"x": torch.nested.nested_tensor([X]), "scale": SCALE}, "is sparse or nested"),
         (Scaled(), {"x": X.to(torch.complex64), "scale": SCALE}, "its dtype is complex64"),
         (Scaled(), {"x": X[:0], "scale": SCALE}, "has no elements"),
         (Scaled(), {"x": torch.ones(2, 5), "scale": SCALE}, "called with x [2, 5], scale [2, 3] "),

@@ -328,3 +328,40 @@ def test_a_frozen_module_which_has_no_mode_ends_no_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert models_of(tmp_path, monkeypatch, FROZEN)["left_out"] == ["RecursiveScriptModule"]
+
+
+UNREADABLE = """
+import weakref
+import torch
+
+class Gone:
+    pass
+
+class Odd:
+    shape = 3
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+
+    def forward(self, x, odd=None):
+        return self.layer(x)
+
+proxy, net = weakref.proxy(Gone()), Net()
+rows = [torch.ones(2, 4), torch.ones(3, 4)]
+for layout in (torch.strided, torch.strided, torch.jagged):
+    net(torch.nested.nested_tensor(rows, layout=layout))
+net(rows[0], odd=Odd())
+"""
+
+
+def test_what_cannot_be_read_of_a_call_is_its_obstacle_and_ends_no_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (model,) = models_of(tmp_path, monkeypatch, UNREADABLE)["models"]
+    found = [(call["calls"], call["obstacle"]) for call in model["invocations"]]
+    assert found == [
+        (3, "x is no dense tensor"),
+        (1, "its arguments cannot be read: TypeError: 'int' object is not iterable"),
+    ]
