@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +27,17 @@ PROGRAM_FILE = "program.pt2"
 _OPERATORS = {
     b"quantized_decomposed": "torch.ao.quantization.fx._decomposed",
     b"torch.ops.transformers.grouped_mm_fallback": "transformers.integrations.moe",
+    b"torch.ops.torchvision.": "torchvision",
+    b"torch.ops.torchao.": "torchao",
 }
+_OF_TORCH = frozenset({"aten", "prims", "prim", "quantized", "higher_order"})
+READABLE = frozenset(
+    {
+        *("quantized_decomposed", "transformers", "torchvision", "torchao"),
+        *("_quantized", "inductor", "mkl", "mkldnn", "onednn", "profiler", "rngprims", "sparse"),
+    }
+)
+"""Further namespaces of operators that any process has, or gets as it reads a program."""
 _GRAPH = "models/model.json"
 _NUMERIC = re.compile(
     r"((Optional|List)\[)*(Tensor|int|float|bool|number|Device|ScalarType|Layout|MemoryFormat)\]*"
@@ -143,6 +153,24 @@ def decomposed(
         table.pop(operator)  # type: ignore[no-untyped-call]
     whole: torch.export.ExportedProgram = program.run_decompositions(table)
     return whole
+
+
+def foreign_operators(
+    program: torch.export.ExportedProgram, readable: Set[str] = frozenset()
+) -> list[str]:
+    """Operators that a process without the imports of the model's own code does not have.
+
+    Args:
+        program: of which model.
+        readable: namespaces besides torch's own that such a process has.
+    """
+    graphs = (getattr(part, "graph", None) for part in program.graph_module.modules())
+    targets = {node.target for graph in graphs if graph is not None for node in graph.nodes}
+    return sorted(
+        str(target)
+        for target in targets
+        if getattr(target, "namespace", "aten") not in _OF_TORCH | readable
+    )
 
 
 def has_fused_attention(program: torch.export.ExportedProgram) -> bool:

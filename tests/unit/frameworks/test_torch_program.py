@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
 
-from benchorch.frameworks.torch_program import save_program
+from benchorch.frameworks.torch_program import PROGRAM_FILE, load_unchecked_program, save_program
 
 READ = """
 import sys
@@ -40,3 +41,14 @@ def test_a_mixture_of_experts_is_read_in_a_process_without_its_package(tmp_path:
     )
 
     assert done.stdout.strip() == "[6.0, 12.0, 12.0, 12.0]", done.stderr
+
+
+@pytest.mark.parametrize("package", ["torchvision", "torchao"])
+def test_the_package_of_an_operator_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    with ZipFile(tmp_path / PROGRAM_FILE, "w") as archive:
+        archive.writestr("p/models/model.json", f'{{"target": "torch.ops.{package}.nms.default"}}')
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=package):
+        load_unchecked_program(tmp_path)

@@ -22,6 +22,7 @@ from benchorch.errors import ConfigError, summary_of
 from benchorch.frameworks.eval_mode import served
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import live_tensors, tensors_in
+from benchorch.frameworks.torch_program import READABLE, foreign_operators
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes
 from benchorch.models.script_inputs import save_arrays
@@ -267,6 +268,10 @@ def export(
             raise ConfigError([problem]) from error
     if nothing:
         raise ConfigError([f"model: {model_name(module)} {nothing}."])
+    foreign = foreign_operators(program, READABLE)
+    if foreign:
+        problem = f"model: {model_name(module)} calls {foreign[0]}, an operator"
+        raise ConfigError([f"{problem} that a trial's process does not have. {FACTORY_REMEDY}"])
     return program
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 MOST_BYTES = 4 << 30
 """Weights that are written for one script; each call's program holds its model's."""
 
-_OPERATORS_OF_TORCH = frozenset({"aten", "prims", "prim", "quantized", "higher_order"})
 _TOLERANCE = 1e-2  # of the largest value: half precision differs in its last digits
 
 
@@ -36,6 +34,7 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
     """
     import torch
 
+    from benchorch.frameworks.torch_program import foreign_operators
     from benchorch.models.kept_programs import keep_program
 
     arguments = {name: each.to("cpu") for name, each in first_call.arguments.tensors.items()}
@@ -49,7 +48,7 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
                 answer = program.module()(**arguments)
     except Exception as error:  # whatever a user's code or a tracer raises
         raise NotCapturedError(f"torch.export: {summary_of(error)}") from error
-    foreign = _foreign_operators(program)
+    foreign = foreign_operators(program)
     if foreign:
         raise NotCapturedError(f"its exported graph needs operators of its packages: {foreign[0]}")
     if not alike(expected, answer):
@@ -63,21 +62,6 @@ def _callable(first_call: FirstCall, module: torch.nn.Module) -> torch.nn.Module
     arguments, dtype = first_call.arguments, first_call.autocast
     direct = goes_by_name(module, arguments, first_call.answer) and not arguments.keywords
     return module if direct and not dtype else called(module, arguments, dtype)
-
-
-def _foreign_operators(program: torch.export.ExportedProgram) -> list[str]:
-    """Operators that a process without the script's own imports does not have."""
-    targets = {node.target for part in program.graph_module.modules() for node in _nodes(part)}
-    return sorted(
-        str(target)
-        for target in targets
-        if getattr(target, "namespace", "aten") not in _OPERATORS_OF_TORCH
-    )
-
-
-def _nodes(part: torch.nn.Module) -> Sequence[torch.fx.Node]:
-    graph = getattr(part, "graph", None)
-    return list(graph.nodes) if graph is not None else []
 
 
 def alike(expected: object, answer: object) -> bool:

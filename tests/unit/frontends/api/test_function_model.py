@@ -103,6 +103,22 @@ def test_a_partial_of_what_declares_no_arguments_is_told_as_a_call_with_them() -
         FunctionModule(linear)
 
 
+@torch.library.custom_op("function_model_test::tripled", mutates_args=())
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+@tripled.register_fake
+def _shape(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_an_operator_that_a_trial_does_not_have_is_refused_before_any_trial() -> None:
+    said = r"lambda calls function_model_test\.tripled\.default, .* as 'path\.py:function'"
+    with pytest.raises(ConfigError, match=said):
+        program(FunctionModule(lambda x: tripled(x) + 1), X)
+
+
 class Merging(nn.Linear):
     """Merges weights in eval mode, as layers with adapters do."""
 
