@@ -59,7 +59,7 @@ _GENERATES = {"scenario=generate", "scenario.generate=true"}
 _ROWS = f"workload.{ROWS}"
 _DYNAMIC = "workload.dynamic"
 _WITHOUT_INPUTS = ("factory", "exported", "estimator")
-_WEIGHTS = "it holds weights alone: give 'path.py:function', which makes the module and loads them"
+_WEIGHTS = "it holds weights or objects: give 'path.py:function', which makes or loads the module"
 _FILES = {
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".safetensors"), _WEIGHTS),
     **dict.fromkeys((".onnx", ".pt2"), "measure it by: benchorch script FILE"),

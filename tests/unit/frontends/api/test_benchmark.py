@@ -109,7 +109,7 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (lambda x: "words", X, "lambda returned a str, in which is no tensor"),
         (lambda x: None, X, "lambda returned None, in which is no tensor"),
         (nn.Module(), X, "Module has no forward"),
-        ("weights.safetensors", X, "is a file; it holds weights alone"),
+        ("weights.safetensors", X, "is a file; it holds weights or objects"),
         ("net.onnx", X, "is a file; measure it by: benchorch script FILE"),
         (lambda x: x, None, "inputs: give the tensors that forward is called with. It takes: x"),
     ],
