@@ -48,14 +48,17 @@ class OpenNames(tuple[str, ...]):
 
 
 def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
-    """The arguments of forward that can be named, in its order."""
+    """The arguments of forward that can be named, in its order; ConfigError where none can."""
     schema = getattr(module.forward, "schema", None)  # of a scripted module
     if schema is not None:
         return tuple(one.name for one in schema.arguments[1:])
     parameters = inspect.signature(module.forward).parameters.values()
-    names = (one.name for one in parameters if one.kind in _BY_NAME)
+    names = tuple(one.name for one in parameters if one.kind in _BY_NAME)
     is_open = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-    return OpenNames(names) if is_open else tuple(names)
+    if parameters and not names and not is_open:
+        problem = f"model: {model_name(module)} does not name its arguments"
+        raise ConfigError([f"{problem}; give lambda x, y: model(x, y)."])
+    return OpenNames(names) if is_open else names
 
 
 def named_arrays(inputs: object, names: Sequence[str] | None) -> Arrays:
@@ -105,7 +108,7 @@ def _by_name(inputs: object, names: Sequence[str] | None) -> Mapping[str, object
             return inputs
         raise ConfigError(["inputs: is empty; give the tensors that the model is called with."])
     values = inputs if isinstance(inputs, tuple | list) else (inputs,)
-    if names is None:
+    if names is None or (not names and isinstance(names, OpenNames)):
         raise ConfigError(["inputs: the arguments have no names here; give a dict: {'x': tensor}."])
     if not values or len(values) > len(names):
         raise ConfigError(

@@ -42,6 +42,16 @@ class Branching(nn.Module):
         return x * 2 if x.sum() > 0 else x
 
 
+class Wrapper(nn.Module):
+    def forward(self, *inputs: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
+        return sum([*inputs, *named.values()], torch.zeros(()))
+
+
+class Unnamed(nn.Module):
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return sum(inputs, torch.zeros(()))
+
+
 X = torch.ones(2, 4)
 SCALE = torch.full((2, 3), 3.0)
 
@@ -109,6 +119,9 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (lambda x: "words", X, "lambda returned a str, in which is no tensor"),
         (lambda x: None, X, "lambda returned None, in which is no tensor"),
         (nn.Module(), X, "Module has no forward"),
+        (Wrapper(), X, "inputs: the arguments have no names here; give a dict"),
+        (Unnamed(), {"x": X}, "Unnamed does not name its arguments; give lambda x, y: model(x, y)"),
+        (Unnamed(), X, "Unnamed does not name its arguments; give lambda x, y: model(x, y)"),
         ("weights.safetensors", X, "is a file; it holds weights or objects"),
         ("net.onnx", X, "is a file; measure it by: benchorch script FILE"),
         (lambda x: x, None, "inputs: give the tensors that forward is called with. It takes: x"),
