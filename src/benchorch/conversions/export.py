@@ -25,7 +25,9 @@ class Export(FileStep):
     consumes = (Format.MODULE,)
     produces = Format.EXPORTED_PROGRAM
     typical_build_s = 10.0
-    version = 3  # 3: names of outputs beside it, and which values depend on an open size
+    # 3: names of outputs beside it, and which values depend on an open size
+    # 4: with tensors that a dataclass computes
+    version = 4
 
     strict: bool = False
     dynamic: bool = False

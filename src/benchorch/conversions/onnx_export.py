@@ -51,7 +51,9 @@ class OnnxExport(FileStep):
     produces = Format.ONNX
     typical_build_s = 10.0
     requires = ("torch", "onnx", "onnxscript")
-    version = 4  # 4: outputs have the model's names, and beside them what depends on a size
+    # 4: outputs have the model's names, and beside them what depends on a size
+    # 5: with tensors that a dataclass computes
+    version = 5
 
     opset: int | None = None
 

@@ -45,7 +45,8 @@ class OpenVinoConvert(FileStep):
     requires = ("torch", "openvino")
     not_on_gpu = NOT_ON_GPU
     # 2: beside a traced one, what it returned; 3: of objects too; 4: inputs under the model's names
-    version = 4
+    # 5: with tensors that a dataclass computes
+    version = 5
 
     @property
     def follows_example(self) -> bool:

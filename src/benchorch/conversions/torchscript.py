@@ -49,7 +49,8 @@ class TorchScript(FileStep):
     depends_on = ("arch", "compute_capability", *KERNELS)
     # 3: with how it is called, and what a trace returned; 4: of objects too; 5: for inputs in the
     # dtype of the parameters, whatever that of the buffers
-    version = 5
+    # 6: with tensors that a dataclass computes
+    version = 6
 
     method: Literal["trace", "script"] = "trace"
     optimize: Literal["none", "freeze", "inference"] = "none"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -19,7 +19,7 @@ from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.host_arrays import BFLOAT16, dtype_name
 from benchorch.frameworks.model_caches import is_cache, know_cache
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
-from benchorch.frameworks.output_paths import is_flat, plain, returned
+from benchorch.frameworks.output_paths import attributes, is_flat, plain, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -130,7 +130,6 @@ def tensors_in(raw: object) -> list[torch.Tensor]:
 
 def know_dataclasses(raw: object) -> None:
     """Teach torch to flatten dataclasses and caches of a nested result, as exporters must."""
-    import torch
     from torch.utils import _pytree
 
     for leaf in _pytree.tree_leaves(plain(raw)):
@@ -138,8 +137,47 @@ def know_dataclasses(raw: object) -> None:
             know_cache(type(leaf))
         elif is_dataclass(leaf) and not isinstance(leaf, type):
             if type(leaf) not in _pytree.SUPPORTED_NODES:
-                torch.export.register_dataclass(type(leaf))
+                _know_dataclass(leaf)
             know_dataclasses(leaf)
+
+
+def _know_dataclass(value: Any) -> None:
+    """Teach torch to flatten a dataclass; with the tensors that no argument of it gives, too."""
+    import torch
+    from torch.utils import _pytree
+
+    kind = type(value)
+    given = [each.name for each in fields(value) if each.init]
+    more = [
+        name
+        for name, each in attributes(value).items()
+        if name not in given
+        and any(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(plain(each)))
+    ]
+    if not more:
+        torch.export.register_dataclass(kind)
+        return
+
+    def held(one: object) -> dict[str, object]:
+        found = {name: getattr(one, name, None) for name in (*given, *more)}
+        return {name: each for name, each in found.items() if each is not None}
+
+    def made(leaves: Iterable[object], names: Iterable[str]) -> object:
+        one = kind.__new__(kind)  # not by its own constructor, which computes with tensors
+        found = dict(zip(names, leaves, strict=True))
+        for name in (*given, *more):
+            object.__setattr__(one, name, found.get(name))
+        return one
+
+    _pytree.register_pytree_node(
+        kind,
+        lambda one: ([*held(one).values()], [*held(one)]),
+        made,
+        flatten_with_keys_fn=lambda one: (
+            [(_pytree.GetAttrKey(name), each) for name, each in held(one).items()],
+            [*held(one)],
+        ),
+    )
 
 
 def arrays_in(raw: object) -> dict[str, Array]:

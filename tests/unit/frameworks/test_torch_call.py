@@ -22,6 +22,7 @@ from benchorch.frameworks.torch_call import (
     tensors_in,
     tensors_of,
 )
+from benchorch.frameworks.torch_program import return_tensors
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 
 
@@ -180,6 +181,28 @@ def test_a_dataclass_may_occur_more_than_once_in_a_result() -> None:
 
     found = tensors_in([Box(torch.zeros(2)), Box(torch.ones(2))])
     assert [float(each.sum()) for each in found] == [0.0, 2.0]
+
+
+@dataclasses.dataclass
+class Scored:
+    logits: torch.Tensor
+    scores: torch.Tensor = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scores = self.logits.softmax(-1)
+
+
+class Scoring(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Scored:
+        return Scored(x * 2)
+
+
+def test_a_tensor_that_a_dataclass_computes_is_an_output_of_it_and_of_its_export() -> None:
+    x = torch.ones(2, 4)
+    assert [each.mean().item() for each in tensors_in(Scoring()(x))] == [2.0, 0.25]
+    program = torch.export.export(Scoring(), (x,))
+    assert return_tensors(program).tensors == ("logits", "scores")
+    assert [each.mean().item() for each in program.module()(x)] == [2.0, 0.25]
 
 
 class Pair(tuple[torch.Tensor, torch.Tensor]):
