@@ -156,7 +156,8 @@ class _Writer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             # Not by its own constructor, which may look at what it is given: slots for tensors.
-            return type(value)._make, (list(value),)
+            kind: Any = type(value)
+            return kind._make, (list(value),)
         if isinstance(value, type | FunctionType) and value.__module__ == MAIN:
             self.names.add(value.__qualname__.partition(".")[0])
         return NotImplemented

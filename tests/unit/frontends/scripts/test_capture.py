@@ -257,7 +257,8 @@ def test_a_conversion_that_is_wrong_in_an_object_alone_differs(
 
     node = call_of(in_objects, name)["model"]
     assert ("bundle" in node) is (name == "bundled")
-    model: Any = (BundledModel if "bundle" in node else ExportedModel)(**node)
+    kind: Any = BundledModel if "bundle" in node else ExportedModel
+    model = kind(**node)
     module, converted = model.load(0), model.load(0)
     with torch.inference_mode():
         for each, values in converted.named_parameters():
