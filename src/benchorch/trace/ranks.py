@@ -192,7 +192,7 @@ def collectives(events: Events, rank: int = 0) -> Int64s:
     A send or receive in a group of more than two ranks is none: who takes part is not known.
     """
     own = events.called(is_collective) & (events.ranks == rank)[events.lane]
-    works = np.flatnonzero(events.works & own)
+    works: Int64s = np.flatnonzero(events.works & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
         works = np.flatnonzero(calls)
