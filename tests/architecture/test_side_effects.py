@@ -67,6 +67,9 @@ CATCHING_EVERYTHING = {
     "frameworks/identity/walk.py",
     # A user's object may refuse in any way to be looked into.
     "frameworks/module_state.py",
+    # An argument of a script's call likewise, and the script goes on.
+    "models/script_watch.py",
+    "frontends/scripts/discovery_process.py",
     # What ends one of two threads is raised in the one that waits for both.
     "executors/side_by_side.py",
 }
