@@ -44,9 +44,8 @@ def _seed_torch(torch: Any, seed: int, undo: ExitStack) -> None:
 
 def uncompiled(made: Any) -> Any:
     """A module as it was before torch.compile, which is a conversion; anything else as it is."""
-    import torch
-
-    if isinstance(made, torch.nn.Module):
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(made, torch.nn.Module):
         made = getattr(made, "_orig_mod", made)
         for part in made.modules():
             vars(part).pop("_compiled_call_impl", None)  # of Module.compile
