@@ -150,6 +150,8 @@ def _per_s(times_ns: NDArray[int64]) -> float | None:
 
 def stretches(observations: Observations) -> Iterator[LoadPhase]:
     """Each load with its queries, in order of time; empty loads are left out."""
+    if not observations.loads:  # and then nothing is scheduled
+        return
     whole = LoadPhase.of(
         observations.scheduled_ns,
         observations.started_ns,

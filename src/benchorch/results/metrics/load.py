@@ -92,10 +92,12 @@ def is_steady(process: ProcessRecord) -> bool:
     The series of a curve has the levels of its rates, in random order: as a whole it need not end
     in a long level, however steady the process. Stretches of which nobody can tell count as steady.
     """
+    if process.steady_from is not None:
+        return True
     found = offered_stretches(process.observations)
-    if process.steady_from is not None or not found:
-        return process.steady_from is not None
-    return sum(steady(s) is False for s in found) <= MOST_UNSTEADY_RATIO * len(found)
+    return bool(found) and sum(steady(s) is False for s in found) <= MOST_UNSTEADY_RATIO * len(
+        found
+    )
 
 
 def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | None]]:
