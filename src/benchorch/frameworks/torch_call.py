@@ -163,7 +163,7 @@ def _know_dataclass(value: Any) -> None:
         return {name: each for name, each in found.items() if each is not None}
 
     def made(leaves: Iterable[object], names: Iterable[str]) -> object:
-        one: object = object.__new__(kind)  # not by its own constructor, which computes with tensors
+        one: object = object.__new__(kind)  # its own constructor computes with tensors
         found = dict(zip(names, leaves, strict=True))
         for name in (*given, *more):
             object.__setattr__(one, name, found.get(name))
