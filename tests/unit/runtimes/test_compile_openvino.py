@@ -74,6 +74,7 @@ def test_its_backend_is_given_the_weights_as_constants(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "openvino.torch", ModuleType("openvino.torch"))
     clear = SimpleNamespace(clear_caches=lambda: None)
     monkeypatch.setattr(compile_openvino, "_partitions", lambda: clear)
+    torch._dynamo.reset()  # what other tests compiled of this class would be called
     module = torch.nn.Linear(4, 2)
     with compile_openvino._openvinos_dynamo(), torch.inference_mode():
         torch.compile(module, backend=aot_autograd(fw_compiler=compiler))(torch.zeros(1, 4))
