@@ -62,6 +62,12 @@ class Request:
         """Flags of Hydra's that request something else than a run."""
         return sorted(set(self.flags) - set(_MULTIRUN))
 
+    def extends(self, overrides: Sequence[str]) -> bool:
+        """Whether a recipe or a model names trials that a resumed plan may lack."""
+        from benchorch.run.resumed_settings import names_trials
+
+        return self.config_name != "config" or names_trials(overrides)
+
 
 def is_recipe(word: str) -> bool:
     """Whether an argument names a recipe's file, existing or not."""

@@ -57,7 +57,7 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
         from benchorch.journal.registry import find_invocation
 
         directory = find_invocation(request.resume)
-        if not (_extends(request, overrides) or request.foreign_flags):
+        if not (request.extends(overrides) or request.foreign_flags):
             return _resume(directory, composer, _terms(request), terminal, overrides)
     modes = ("run", "sweep") if directory else ()
     places = [f"hydra.{mode}.dir={spelled(str(directory))}" for mode in modes]
@@ -67,15 +67,6 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
 
     with installed_plugins(request.directories):
         return _run_by_hydra(request, composer, overrides, places, terminal)
-
-
-def _extends(request: Request, overrides: Sequence[str]) -> bool:
-    """Whether a recipe or a model names trials that a resumed plan may lack."""
-    if request.config_name != "config":
-        return True
-    from benchorch.run.resumed_settings import names_trials
-
-    return names_trials(overrides)
 
 
 def _only_shown(request: Request, words: Sequence[str]) -> Shown | None:

@@ -138,11 +138,11 @@ def _check_settings(request: Request, resume: str) -> None:
     from benchorch.journal.registry import find_invocation
     from benchorch.journal.run_directory import read_plan
     from benchorch.run.foreign_plan import refuse_foreign
-    from benchorch.run.resumed_settings import names_trials, with_settings
+    from benchorch.run.resumed_settings import with_settings
 
     composer = Composer(config_loader(request.directories), request.config_name)
     overrides = composer.lifted(request.overrides)
-    if request.config_name != "config" or names_trials(overrides):
+    if request.extends(overrides):
         return
     directory = find_invocation(resume)
     plan = read_plan(directory)
