@@ -255,10 +255,7 @@ class Watch:
                     return original(module, *args, **kwargs)
             if self._stopped:
                 self._leave()
-            try:
-                key = raw_key(args, kwargs)
-            except Exception:  # an error here is no reason to end the script
-                key = ()
+            key = _key(args, kwargs)
             seen = self._seen(module)
             known = seen is not None and key in seen.raw
             unseen = None if known else self._prepare_record(module, args, kwargs, seen)
@@ -283,10 +280,7 @@ class Watch:
         def step(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> object:
             if local.stack or local.resting:
                 return original(module, *args, **kwargs)
-            try:
-                key = (name, raw_key(args, kwargs))
-            except Exception:  # an error here is no reason to end the script
-                key = (name, ())
+            key = (name, _key(args, kwargs))
             seen = self._seen(module)
             unseen = None
             if seen is None or key not in seen.raw:
@@ -500,6 +494,14 @@ def _is_being_traced(frame: FrameType | None) -> bool:
         return True
     callers = (each.f_globals.get("__name__") or "" for each in _outwards(frame))
     return any(name.startswith(_TRACERS) for name in callers)
+
+
+def _key(args: Any, kwargs: Any) -> tuple[object, ...]:
+    """What tells calls apart at a glance; nothing where they cannot be looked at."""
+    try:
+        return raw_key(args, kwargs)
+    except Exception:  # an error here is no reason to end the script
+        return ()
 
 
 def _captured(forward: Callable[..., object], args: Any, kwargs: Any) -> CapturedArguments:
