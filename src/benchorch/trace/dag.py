@@ -68,6 +68,11 @@ class Class(StrEnum):
 
 
 CLASSES = tuple(Class)  # an edge's `label` is an index into these
+HOST = (
+    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP),
+)
+"""Classes of a host's own time, that of waiting, loading and collectives left aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

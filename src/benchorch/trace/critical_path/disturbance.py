@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
-from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind
+from benchorch.trace.dag import CLASSES, HOST, NOBODY, Class, Dag, EdgeKind
 from benchorch.trace.events import Category, Events, among
 from benchorch.trace.steps import Steps
 
@@ -21,10 +21,6 @@ OWN_RATIO, OWN_TIMES = 0.5, 5.0
 """An event's name with such a share of all excess, and so much more than its share of the work, is
 slow by itself in some steps: other programs interrupt work in proportion to its length."""
 
-HOST = (
-    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
-    *(Class.CPU_PYTHON, Class.CPU_GAP),
-)
 PROCESSOR = (*HOST, Class.CPU_COMM, Class.NATIVE, Class.DATA_LOADING, Class.INPUT_OUTPUT)
 """Classes of time for which a thread needs the processor, as a rule."""
 

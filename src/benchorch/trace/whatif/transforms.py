@@ -7,8 +7,7 @@ from typing import Any, Protocol, TypeAlias, final
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
-from benchorch.trace.critical_path.disturbance import HOST
-from benchorch.trace.dag import Class, Dag, EdgeKind, Tier
+from benchorch.trace.dag import HOST, Class, Dag, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, edges, joined
 from benchorch.trace.graph.time_classes import named_as_wait
