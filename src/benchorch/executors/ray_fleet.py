@@ -212,10 +212,9 @@ class RayFleet(Fleet):
 
     def is_taken(self, kind: str) -> bool:
         """Other sweeps use all nodes that the cluster file allows, in a market of this sweep."""
-        if self._rules is None:
+        if self._rules is None or self.slots(kind):
             return False
-        state = self._cluster_state()
-        return not self.slots(kind) and any(map(state.is_taken, self._rules.of(kind)))
+        return any(map(self._cluster_state().is_taken, self._rules.of(kind)))
 
     def cannot_launch(self, kind: str) -> bool:
         """Nodes of this kind are not declared, or nothing starts, or the autoscaler is broken."""

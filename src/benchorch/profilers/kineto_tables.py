@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ROWS = 20
 
-# Each column and the names that versions of torch have for it, the present one first.
+# Each column and torch's name for it.
 _COLUMNS = {
     "calls": "count",
     "self_cpu_us": "self_cpu_time_total",

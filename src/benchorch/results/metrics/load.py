@@ -95,9 +95,8 @@ def is_steady(process: ProcessRecord) -> bool:
     if process.steady_from is not None:
         return True
     found = offered_stretches(process.observations)
-    return bool(found) and sum(steady(s) is False for s in found) <= MOST_UNSTEADY_RATIO * len(
-        found
-    )
+    unsteady = sum(steady(s) is False for s in found)
+    return bool(found) and unsteady <= MOST_UNSTEADY_RATIO * len(found)
 
 
 def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | None]]:
