@@ -45,7 +45,7 @@ os.fsync = lambda descriptor: None
 # A suite that was started in the background ignores interrupts, and so would all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-UNFREEZE = gc.unfreeze
+UNFREEZE, FREEZE_COUNT = gc.unfreeze, gc.get_freeze_count
 
 # Ten thousand tests are no garbage: collections over them took a quarter of their collection.
 gc.disable()
@@ -98,21 +98,34 @@ def _policy() -> int | None:
 def _small_heap() -> Iterator[None]:
     """Collections in a file's tests look at what they made, not at every package of the worker.
 
-    A measurement collects before it begins, which takes half a second with torch imported.
+    A measurement collects before it begins, which takes half a second with torch imported; and it
+    asks whether anything is frozen, for which the interpreter counts all that is.
     """
     gc.collect()
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)
+        patch.setattr(gc, "get_freeze_count", lambda: 1)
         yield
 
 
 @pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The garbage collector as it is elsewhere, for one test."""
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The garbage collector as it is elsewhere, for one test; the collections made by request.
+
+    They look at the youngest objects alone: at every package of the worker they take seconds.
+    """
+    collect, requested = gc.collect, list[int]()
+
+    def youngest(generation: int = 2) -> int:
+        requested.append(generation)
+        return collect(0)
+
+    monkeypatch.setattr(gc, "collect", youngest)
     monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
+    monkeypatch.setattr(gc, "get_freeze_count", FREEZE_COUNT)
     gc.unfreeze()
-    yield
+    yield requested
     gc.freeze()
 
 

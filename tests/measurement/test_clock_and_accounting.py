@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 import sys
+import time
 import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -387,11 +388,11 @@ def test_the_real_clock_sees_the_collector_and_the_compiler(
     made = itertools.count()
 
     def call() -> None:
-        sum(range(1_000_000))  # longer than blocks are timed together for
+        time.sleep(0.006)  # longer than blocks are timed together for
         number = next(made)
         if number == 20:
             gc.collect()
         counters["frames"]["total"] += number == 30
 
-    observed = record_of(CpuClock(), [call], stopping=Blocks(50)).observations
+    observed = record_of(CpuClock(), [call], stopping=Blocks(40)).observations
     assert observed.events == {"collection": (20,), "compilation": (30,)}

@@ -89,7 +89,7 @@ def test_a_call_that_gets_slower_for_ever_ends_at_the_cap_and_is_not_steady(
 
 @pytest.mark.parametrize("scenario", EVERY)
 def test_a_call_that_raises_ends_the_run_with_its_own_error(
-    scenario: Scenario, collector: None
+    scenario: Scenario, collector: list[int]
 ) -> None:
     clock, made = VirtualClock(), itertools.count(1)
 
