@@ -49,7 +49,7 @@ def test_a_sweep_that_was_interrupted_while_it_was_sent_is_named_and_keeps_nothi
 def test_every_version_below_the_stores_prefix_is_removed_and_nothing_else(bucket: Bucket) -> None:
     name = bucket.name
     bucket.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    bucket.fill(f"artifacts/{number}" for number in range(1005))  # more than one page
+    bucket.fill({f"artifacts/{number}": b"" for number in range(1005)})  # more than one page
     bucket.put("artifacts/1", b"another version")
     bucket.remove("artifacts/2")  # leaves a marker
     bucket.s3.put_object(Bucket=name, Key="artifacts/of-mlflow", Body=b"")

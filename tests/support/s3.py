@@ -6,7 +6,7 @@ import atexit
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,12 @@ def emulator() -> Emulator:
     return _open.enter_context(Emulator({}).running())
 
 
+@cache
+def _client() -> Any:
+    """The tests' own way to the emulator: making a client takes as long as some of its requests."""
+    return boto3.client("s3")
+
+
 class Bucket:
     """One bucket of the emulator, and stores that have it in common."""
 
@@ -37,7 +43,7 @@ class Bucket:
         self.emulator = emulator()
         self.name = f"artifacts-{next(_numbers)}"
         self.url = f"s3://{self.name}/store"
-        self.s3 = boto3.client("s3")
+        self.s3 = _client()
         self.s3.create_bucket(Bucket=self.name)
         self._tmp_path = tmp_path
 
@@ -55,13 +61,13 @@ class Bucket:
     def put(self, name: str, content: bytes) -> None:
         self.s3.put_object(Bucket=self.name, Key=f"store/{name}", Body=content)
 
-    def fill(self, names: Iterable[str]) -> None:
-        """Empty objects without a request for each."""
+    def fill(self, contents: Mapping[str, bytes]) -> None:
+        """Objects without a request for each."""
         from moto.s3.models import s3_backends
 
         backend = s3_backends["123456789012"]["aws"]
-        for name in names:
-            backend.put_object(self.name, f"store/{name}", b"")
+        for name, content in contents.items():
+            backend.put_object(self.name, f"store/{name}", content)
 
     def remove(self, name: str) -> None:
         self.s3.delete_object(Bucket=self.name, Key=f"store/{name}")
