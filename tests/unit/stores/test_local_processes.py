@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +23,7 @@ KEY = BuildKey(fields={"model": "mlp"})
 CONTENT = b"x" * 50_000
 
 PROLOGUE = f"""
-import os, signal, sys, time
+import json, os, signal, sys, time
 from pathlib import Path
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores.local import LocalStore
@@ -190,42 +190,68 @@ print(build(slow)[1])
 
 STEPS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "open")
 
+# Forks of a process of its own: those of a worker, which has much in memory, take long.
+MORTAL = f"""
+def build_or_die(root, calls, force):
+    left = iter(range(calls))
 
-def survives(store: LocalStore, calls: int, *, force: bool) -> bool:
-    """Whether a builder in a process of its own makes no more calls of the system than these."""
+    def dying(real):
+        def call(*arguments, **keywords):
+            if next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **keywords)
+
+        return call
+
+    try:
+        os.fsync = lambda descriptor: None  # as in every test
+        for name in {STEPS}:
+            setattr(os, name, dying(getattr(os, name)))
+        LocalStore(root=root).build(key, format=Format.ONNX, name="mlp", make=write, force=force)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+for line in sys.stdin:
+    root, calls, force = json.loads(line)
     child = os.fork()
     if not child:
-        left = iter(range(calls))
+        build_or_die(root, calls, force)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
-        def dying(real: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **keywords: Any) -> Any:
-                if next(left, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **keywords)
 
-            return call
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """Forks a builder for every line that it reads."""
+    command = [sys.executable, "-c", PROLOGUE + MORTAL, str(tmp_path_factory.mktemp("mortal"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        yield process
+        assert process.stdin
+        process.stdin.close()
 
-        try:
-            for name in STEPS:
-                setattr(os, name, dying(getattr(os, name)))
-            store.build(KEY, format=Format.ONNX, name="mlp", make=write, force=force)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def survives(mortal: subprocess.Popen[str], store: LocalStore, calls: int, *, force: bool) -> bool:
+    """Whether a builder in a process of its own makes no more calls of the system than these."""
+    assert mortal.stdin
+    assert mortal.stdout
+    mortal.stdin.write(json.dumps([store.root, calls, force]) + "\n")
+    mortal.stdin.flush()
+    code = int(mortal.stdout.readline())
     assert code in (0, -signal.SIGKILL)
     return code == 0
 
 
 @pytest.mark.parametrize("force", [False, True], ids=["first", "rebuild"])
 def test_a_builder_killed_at_any_step_leaves_a_whole_artifact_or_none(
-    store: LocalStore, force: bool
+    store: LocalStore, mortal: subprocess.Popen[str], force: bool
 ) -> None:
     survived, calls = False, 0
     while not survived:
         if force:
             build(store)
-        survived = survives(store, calls, force=force)
+        survived = survives(mortal, store, calls, force=force)
         assert_whole_or_absent(store)
         assert not force or store.find(KEY.digest)
         build(store)
