@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,12 @@ from support.synthetic_runs import result, trial
 MS = 1_000_000
 
 
+@cache
+def searched(seed: int = 1, budget_s: float = 20) -> Observations:
+    """A search for the highest rate; many tests look at the same one."""
+    return run(PeakRate(target_ms=10, budget_s=budget_s, duration_s=5, seed=seed))
+
+
 def served(**options: object) -> ProcessRecord:
     defaults: dict[str, object] = {"rate_per_s": 500.0, "duration_s": 20.0, "seed": 1}
     return process(run(Server(**{**defaults, **options})))  # type: ignore[arg-type]
@@ -38,7 +45,7 @@ def served(**options: object) -> ProcessRecord:
 def test_metrics_have_documented_names_and_their_units() -> None:
     metrics = {
         **load_metrics([served(target_ms=10.0, utilisation_ratio=0.5, rate_per_s=None)]),
-        **load_metrics([process(run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1)))]),
+        **load_metrics([process(searched())]),
     }
     assert set(metrics) <= set(METRICS)
     assert {"response_ms/p99.9", "target_rate_per_s/max", "capacity_per_s/mean"} <= set(metrics)
@@ -195,7 +202,7 @@ def test_a_wide_search_is_doubted() -> None:
 def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() -> None:
     slow = QuickClock()
     scenario = PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1)
-    both = [process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))]
+    both = [process(searched()), process(run(scenario, constant(slow, 11.0), slow))]
     first, *_ = load_warnings(both)
     assert first.startswith("In 1 of 2 processes no rate could be served within 10 ms at p99")
     found = load_metrics(both)
@@ -207,7 +214,8 @@ def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() 
 def test_a_rate_that_a_minority_of_processes_found_is_not_named() -> None:
     slow = QuickClock()
     scenario = PeakRate(target_ms=10, budget_s=10, duration_s=5, seed=1)
-    found, none = process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))
+    none = process(run(scenario, constant(slow, 11.0), slow))
+    found = process(searched(1, 10))
     first, *rest = load_warnings([none, none, found])
     assert first.startswith("In 2 of 3 processes no rate could be served within 10 ms at p99")
     assert "no rate is named as within the target: try " in first
@@ -217,7 +225,7 @@ def test_a_rate_that_a_minority_of_processes_found_is_not_named() -> None:
 
 
 def test_the_interval_of_one_search_is_at_the_level_of_all_others() -> None:
-    found = process(run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1)))
+    found = process(searched())
     assert load_metrics([found])["target_rate_per_s/max"].level_ratio == 0.95
 
 
@@ -271,7 +279,7 @@ def refuted(observed: Observations, step: int = 10) -> ProcessRecord:
 
 
 def test_a_rate_that_a_full_run_refutes_is_not_named() -> None:
-    observed = run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1))
+    observed = searched()
     assert "target_rate_per_s/max" in load_metrics([process(observed)])
     assert "target_rate_per_s/max" not in load_metrics([refuted(observed)])
     (said,) = (doubt for doubt in load_warnings([refuted(observed)]) if "did not hold" in doubt)
@@ -282,7 +290,7 @@ def test_a_rate_that_a_full_run_refutes_is_not_named() -> None:
 def test_a_rate_is_named_unless_the_full_runs_of_most_processes_refute_it(
     count: int, is_named: bool
 ) -> None:
-    runs = [run(PeakRate(target_ms=10, budget_s=10, duration_s=5, seed=seed)) for seed in range(3)]
+    runs = [searched(seed, 10) for seed in range(3)]
     processes = [*map(refuted, runs[:count]), *map(process, runs[count:])]
     (said,) = (doubt for doubt in load_warnings(processes) if "did not hold" in doubt)
     assert ("target_rate_per_s/max" in load_metrics(processes)) is is_named
@@ -290,7 +298,7 @@ def test_a_rate_is_named_unless_the_full_runs_of_most_processes_refute_it(
 
 
 def test_a_rate_that_all_full_runs_together_refute_is_not_named() -> None:
-    runs = [run(PeakRate(target_ms=10, budget_s=10, duration_s=5, seed=seed)) for seed in range(5)]
+    runs = [searched(seed, 10) for seed in range(5)]
     processes = [refuted(one, 60) for one in runs]
     assert all("target_rate_per_s/max" in load_metrics([one]) for one in processes)
     assert "target_rate_per_s/max" not in load_metrics(processes)
@@ -306,7 +314,7 @@ def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
 
 
 def test_a_call_that_does_nothing_is_served() -> None:
-    found = process(run(Server(duration_s=1, capacity_s=0.05, seed=1), lambda: None, CpuClock()))
+    found = process(run(Server(duration_s=0.2, capacity_s=0.05, seed=1), lambda: None, CpuClock()))
     assert load_metrics([found])["service_ms/p50"].value > 0
 
 
