@@ -84,7 +84,7 @@ def _triples(part: str, corpus: dict[str, Any]) -> list[tuple[str, str, str]]:
     [
         case
         for part, corpus in MODELS.items()
-        for case in one_in(62, _triples(part, corpus))  # so that each part has one by default
+        for case in one_in(124, _triples(part, corpus))  # so that each part has one by default
     ],
 )
 def test_models_get_the_verdict_that_they_deserve(part: str, name: str, conversion: str) -> None:

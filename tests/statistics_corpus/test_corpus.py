@@ -21,13 +21,25 @@ PROMISES = dict.fromkeys(cell.promise for cell in (*cells.CELLS, *held.CELLS))
 LONG = ("1 headline coverage from calls", "5 tails", "10 response near capacity")
 
 
+EQUALS = "4 table of equals"
+FORTY = ", 40 candidates"
+"""Such tables of equals take longer than all others; `measurement/test_comparisons.py` has a
+hundred of them where this slice has twenty."""
+
+
 @pytest.mark.parametrize(
     "promise",
-    [pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in PROMISES],
+    [
+        *(pytest.param(one, marks=pytest.mark.slow if one in LONG else ()) for one in PROMISES),
+        pytest.param(EQUALS + FORTY, marks=pytest.mark.slow),
+    ],
 )
 def test_a_promise_holds_under_every_law(promise: str) -> None:
-    asked = [cell for cell in (*cells.CELLS, *held.CELLS) if cell.promise == promise]
-    results = scoring.run(asked, Estimators(), quick=True)  # type: ignore[arg-type]
+    name = promise.removesuffix(FORTY)
+    asked = [cell for cell in (*cells.CELLS, *held.CELLS) if cell.promise == name][::3]
+    if name == EQUALS:
+        asked = [cell for cell in asked if cell.name.endswith(FORTY) is promise.endswith(FORTY)]
+    results = [scoring.judge(cell, Estimators(), quick=True) for cell in asked]  # type: ignore[arg-type]
     answered = [one for one in results if one.state != "not answered"]
     if not answered:
         pytest.skip("the product has no rule for it yet")

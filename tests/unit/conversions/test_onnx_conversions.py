@@ -282,8 +282,13 @@ class Capital(torch.nn.Module):
         return self.linear(X), X
 
 
+# What is quantised was exported first, and calibrated with inputs of these names.
 @pytest.mark.parametrize(
-    "name", ["onnxruntime", "onnxruntime_int8_static", "openvino", "openvino_onnx"]
+    "name",
+    only(
+        ["onnxruntime_int8_static", "openvino", "openvino_onnx"],
+        ["onnxruntime", "onnxruntime_int8_static", "openvino", "openvino_onnx"],
+    ),
 )
 def test_an_input_has_the_models_name_however_the_exporter_calls_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from benchorch.stats.peak_rate import Probe, belief, bracketed, never, probe
 from benchorch.stats.queueing import completions_ns
 from support.ideal_queue import response_quantile
 from support.load_runs import queue, schedule
+from support.slices import only
 
 MS = 1_000_000
 TARGET = Target(target_ms=10.0, quantile_ratio=0.99)
@@ -28,7 +29,7 @@ def test_before_any_probe_rates_are_half_as_likely_each_and_half_their_logarithm
     assert found.high == pytest.approx(1130, rel=0.02)
 
 
-@pytest.mark.parametrize("slope", [0.3, 1.0, 3.0, 17.0, 40.0])
+@pytest.mark.parametrize("slope", only([0.3, 40.0], [0.3, 1.0, 3.0, 17.0, 40.0]))
 def test_the_interval_holds_the_rate_however_steeply_violations_rise(slope: float) -> None:
     """Whatever a probe far above it counted: at low utilisation the slope is about 1."""
     rng, held = np.random.default_rng(1), 0
@@ -108,15 +109,15 @@ def test_belief_does_not_depend_on_the_order_of_probes_and_scales_with_rates() -
 
 def test_the_interval_holds_the_answer_of_a_known_queue() -> None:
     held = []
-    for seed in range(40):
+    for seed in range(20):
         rates = (700.0, 740.0, 770.0, 800.0)
         found = belief(
             [probed(rate, 20_000, 10 * seed + n) for n, rate in enumerate(rates)], 1e3, 0.99
         )
         held.append(found.low <= 773.5 <= found.high)
     assert response_quantile(0.7735, 0.99) == pytest.approx(10, rel=1e-3)
-    # Nominally 90 %; forty searches scatter by 4.7 points (one s.e.).
-    assert np.mean(held) >= 0.78
+    # Nominally 90 %: twenty searches hold it less often than this once in 90 times.
+    assert np.mean(held) >= 0.75
 
 
 def probed(rate_per_s: float, count: int, seed: int) -> Probe:
