@@ -10,6 +10,7 @@ import pytest
 
 from benchorch.host.processes import template
 from benchorch.host.processes.earlier_state import kept_state
+from support.waiting import until
 
 pytestmark = pytest.mark.skipif(not template.is_possible(), reason="needs Linux")
 
@@ -37,14 +38,12 @@ def test_work_that_fails_or_takes_too_long_costs_nothing_else(tmp_path: Path) ->
         if number == 2:
             time.sleep(600)
 
+    started = tmp_path / "2"
     with kept_state(work) as run:
         assert not run(1, 60)
         assert run(3, 60)
-        assert not run(2, 5)
+        assert not run(2, 0.5)
+        assert until(lambda: started.exists() and started.read_text(), 400)
         assert not run(3, 60)
-    process = Path("/proc", (tmp_path / "2").read_text(), "stat")
-    for _ in range(600):  # the kernel ends it after its parent
-        if not process.exists():
-            return
-        time.sleep(0.1)
-    pytest.fail("a process is left")
+    process = Path("/proc", started.read_text(), "stat")
+    assert until(lambda: not process.exists(), 60)  # the kernel ends it after its parent

@@ -462,7 +462,7 @@ def test_a_child_that_never_stops_talking_still_meets_its_limit(
 
 
 def test_a_child_that_closes_the_pipe_is_waited_for_quietly(run: Run) -> None:
-    died = failure(run("os.closerange(3, 100); time.sleep(1.5); os._exit(4)"))
+    died = failure(run("os.closerange(3, 100); time.sleep(0.6); os._exit(4)"))
     assert died.kind == "exit:4"
 
 
@@ -482,8 +482,13 @@ Channel().send_message(json.dumps(pids))
     ("end", "kind"), [("time.sleep(600)", "timeout"), ("os._exit(5)", "exit:5")]
 )
 def test_nothing_that_a_child_started_outlives_it(
-    run: Run, end: str, kind: str, past_its_limit: Callable[[str], None]
+    run: Run,
+    end: str,
+    kind: str,
+    past_its_limit: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("benchorch.host.processes.run_child._TERM_GRACE_S", 0.2)  # it is of no use
     heard: list[str] = []
 
     def hear(message: str) -> None:
