@@ -60,7 +60,7 @@ LOOK_ALPHA = 0.0115
 
 
 def two_percent(**fields: float) -> Verdicts:
-    return compared(Node(**fields), 600, log_ratio=math.log(1.02))  # type: ignore[arg-type]
+    return compared(Node(**fields), 400, log_ratio=math.log(1.02))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_identical_sides_seldom_differ_in_any_cell_with_all_looks_and_a_death_in
 
 @pytest.mark.parametrize("pairs", one_in(3, [3, 5, 8, 20]))
 def test_identical_sides_seldom_differ_in_any_number_of_pairs(pairs: int) -> None:
-    share = compared(Node(), 2000, pairs=pairs).different
-    assert share <= 0.05 + 2 * standard_error(0.05, 2000)
+    share = compared(Node(), 1000, pairs=pairs).different
+    assert share <= 0.05 + 2 * standard_error(0.05, 1000)
 
 
 def test_holds_from_blocks_to_verdict_where_both_drift_in_one_process() -> None:
@@ -109,25 +109,25 @@ def test_nothing_is_called_materially_faster_that_is_not() -> None:
 
 def test_a_difference_that_just_matters_is_seldom_called_none() -> None:
     for pairs in (None, 20, 40):
-        found = compared(Node(), 600, pairs=pairs, log_ratio=math.log(1.01))
-        assert found.equivalent <= 0.05 + 2 * standard_error(0.05, 600)
+        found = compared(Node(), 300, pairs=pairs, log_ratio=math.log(1.01))
+        assert found.equivalent <= 0.05 + 2 * standard_error(0.05, 300)
 
 
 def test_ten_pairs_find_two_percent_and_thirty_find_one() -> None:
-    ten = compared(Node(), 1000, pairs=10, log_ratio=math.log(1.02))
-    thirty = compared(Node(), 1000, pairs=30, log_ratio=math.log(1.01))
-    assert min(ten.faster, thirty.faster) >= 0.9 - 2 * standard_error(0.9, 1000)
+    ten = compared(Node(), 500, pairs=10, log_ratio=math.log(1.02))
+    thirty = compared(Node(), 500, pairs=30, log_ratio=math.log(1.01))
+    assert min(ten.faster, thirty.faster) >= 0.9 - 2 * standard_error(0.9, 500)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.01])
 def test_looks_find_two_percent_in_a_dozen_pairs(spread: float) -> None:
     found = two_percent(process_spread=spread)
-    assert found.faster >= 0.99 - 2 * standard_error(0.99, 600)
+    assert found.faster >= 0.99 - 2 * standard_error(0.99, 400)
     assert found.pairs <= 12
 
 
 def test_looks_find_two_percent_in_forty_pairs_on_a_noisy_machine() -> None:
-    assert two_percent(process_spread=0.03).faster >= 0.55 - 2 * standard_error(0.55, 600)
+    assert two_percent(process_spread=0.03).faster >= 0.55 - 2 * standard_error(0.55, 400)
 
 
 times = st.lists(st.floats(0.1, 1e4), min_size=6, max_size=16)
@@ -217,14 +217,14 @@ def table_trial(rng: np.random.Generator, log_ratio: float) -> TrialResult:
 @pytest.mark.parametrize("log_ratio", one_in(2, [0.02, 0.0]))
 @pytest.mark.parametrize("pairs", [8, 20, None])
 def test_the_interval_of_the_ratio_holds_the_truth(pairs: int | None, log_ratio: float) -> None:
-    share = compared(Node(), 1000, pairs=pairs, log_ratio=log_ratio).covered
-    assert share >= 0.94 - 2 * standard_error(0.94, 1000)
+    share = compared(Node(), 500, pairs=pairs, log_ratio=log_ratio).covered
+    assert share >= 0.94 - 2 * standard_error(0.94, 500)
 
 
 def test_a_verdict_may_be_read_whenever_the_budget_ends() -> None:
-    assert interrupted(Node(), 800) <= 0.05 + 2 * standard_error(0.05, 800)
+    assert interrupted(Node(), 400) <= 0.05 + 2 * standard_error(0.05, 400)
     # One who stops at the first p below 5 % is wrong five times as often: the test can fail.
-    assert naive_peeking(Node(), 400) >= 0.15
+    assert naive_peeking(Node(), 200) >= 0.15
 
 
 def test_looks_at_five_percent_each_would_be_wrong_more_often_than_ours(
@@ -236,9 +236,9 @@ def test_looks_at_five_percent_each_would_be_wrong_more_often_than_ours(
     with monkeypatch.context() as patch:
         for module in (family, sequential_testing, statistics_experiments):
             patch.setattr(module, "look_alpha", lambda looks, overall=0.05: overall)
-        naive = compared(node, 600, rule=ours).different
-    kept = compared(node, 600, rule=ours).different
-    assert kept <= 0.05 + 2 * standard_error(0.05, 600)
+        naive = compared(node, 400, rule=ours).different
+    kept = compared(node, 400, rule=ours).different
+    assert kept <= 0.05 + 2 * standard_error(0.05, 400)
     assert naive >= 0.10
 
 

@@ -110,7 +110,7 @@ def test_outputs_that_differ_have_no_verdict() -> None:
 
 def test_sessions_that_differ_as_much_as_their_processes_are_not_called_different() -> None:
     rng = np.random.default_rng(0)
-    effects = 1e6 * np.exp(0.01 * rng.standard_normal((60, 2)))
+    effects = 1e6 * np.exp(0.01 * rng.standard_normal((40, 2)))
     called = [
         verdict(
             *(
@@ -120,7 +120,7 @@ def test_sessions_that_differ_as_much_as_their_processes_are_not_called_differen
         )
         for i, two in enumerate(effects)
     ]
-    assert sum(one.verdict != "inconclusive" for one in called) <= 7  # 5 %, at 99 %
+    assert sum(one.verdict != "inconclusive" for one in called) <= 6  # 5 %, at 99 %
     assert all(one.sessions_alike is not None for one in called)
     sides = (once("a", processes=8), once("b", processes=8))
     for metric in ("latency_ms/p90", THROUGHPUT, "load_s/p50"):
