@@ -6,9 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier, Window
+
+FEWER = settings(max_examples=50)
+"""Drawing a graph takes longer than what is asked of it; `trace_truth/test_replay.py` checks I1
+to I5 on 150 programs, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

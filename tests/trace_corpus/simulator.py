@@ -1348,7 +1348,7 @@ def write_case(case, folder, truth=True):
         gz = case.get("gzip", False)
         path = f"{folder}/{case['name']}_rank{rank}.json" + (".gz" if gz else "")
         with gzip.open(path, "wt") if gz else open(path, "w") as f:
-            json.dump(d, f)
+            f.write(json.dumps(d))  # as a whole: in pieces it is encoded by Python itself
         paths.append(path.rsplit("/", 1)[1])
     if not truth:
         return None

@@ -278,8 +278,8 @@ class Rank:
                 "world_size": self.world,
             }
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with gzip.open(path, "wt") as f:
-            json.dump(doc, f)
+        with gzip.open(path, "wt", compresslevel=1) as f:
+            f.write(json.dumps(doc))  # as a whole: in pieces it is encoded by Python itself
 
 
 class Thread:

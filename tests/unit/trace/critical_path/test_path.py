@@ -9,18 +9,20 @@ from hypothesis import given
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
 from support.graph_invariants import check
-from support.random_graphs import Edge, dag_of, dags, lane_dags
+from support.random_graphs import FEWER, Edge, dag_of, dags, lane_dags
 
 
 def whole(dag: Dag) -> tuple[int, int]:
     return int(dag.time_ns[0]), int(dag.time_ns[-1])
 
 
+@FEWER
 @given(dag=dags() | lane_dags())
 def test_i2_the_path_is_as_long_as_the_makespan(dag: Dag) -> None:
     assert critical_path(dag).length_ns == dag.makespan_ns
 
 
+@FEWER
 @given(dag=dags() | lane_dags())
 def test_i3_the_path_tiles_the_window_in_order(dag: Dag) -> None:
     path = critical_path(dag)
@@ -29,11 +31,13 @@ def test_i3_the_path_tiles_the_window_in_order(dag: Dag) -> None:
     assert edges[-1] == dag.makespan_ns
 
 
+@FEWER
 @given(dag=dags() | lane_dags())
 def test_i1_to_i5_hold(dag: Dag) -> None:
     assert all(check(dag, critical_path(dag), whole(dag)).values())
 
 
+@FEWER
 @given(dag=dags())
 def test_a_residual_follows_its_edge_and_belongs_to_nobody(dag: Dag) -> None:
     path = critical_path(dag)

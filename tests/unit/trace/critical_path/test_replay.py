@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchorch.trace.critical_path.replay import contract, steps
 from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
 from support.graph_checks import replay
-from support.random_graphs import Edge, dag_of, dags, lane_dags
+from support.random_graphs import FEWER, Edge, dag_of, dags, lane_dags
 
 
 def makespan(dag: Dag, weight_ns: np.ndarray, **changes: np.ndarray) -> int:
@@ -26,6 +26,7 @@ def selections(dag: Dag) -> st.SearchStrategy[np.ndarray]:
     return flags.map(lambda drawn: np.array(drawn, dtype=np.bool_))
 
 
+@FEWER
 @given(dag=dags() | lane_dags())
 def test_i1_a_replay_without_changes_gives_every_observed_time(dag: Dag) -> None:
     assert replay(dag).tolist() == dag.time_ns.tolist()
