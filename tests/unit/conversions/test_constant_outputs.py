@@ -110,21 +110,33 @@ def test_what_runs_later_reports_names_and_constants(
     assert output_facts({Format.ONNX: tmp_path}) == {}
 
 
-@pytest.mark.parametrize("exported", [False, True])
-def test_an_onnx_file_has_the_models_names(
-    exported: bool, module: torch.nn.Module, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def graph(module: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The module as an ONNX file."""
+    out = tmp_path_factory.mktemp("graph")
+    OnnxExport().build(request(module, out))
+    return out / "model.onnx"
+
+
+def output_names(graph: Path) -> list[str]:
     import onnxruntime
 
-    (tmp_path / "program").mkdir()
-    Export().build(request(module, tmp_path / "program"))
-    asked = request(module, tmp_path)
-    if exported:
-        sources = {Format.EXPORTED_PROGRAM: tmp_path / "program"}
-        asked = replace(asked, sources=sources, source=tmp_path / "program")
-    OnnxExport().build(asked)
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
-    assert [each.name for each in session.get_outputs()] == ["logits", "a.0", "a.1.0"]
+    return [each.name for each in onnxruntime.InferenceSession(str(graph)).get_outputs()]
+
+
+def test_an_onnx_file_has_the_models_names(graph: Path) -> None:
+    assert output_names(graph) == ["logits", "a.0", "a.1.0"]
+
+
+def test_an_onnx_file_of_an_exported_program_has_them_too(
+    module: torch.nn.Module, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    Export().build(request(module, program))
+    sources = {Format.EXPORTED_PROGRAM: program}
+    OnnxExport().build(replace(request(module, tmp_path), sources=sources, source=program))
+    assert output_names(tmp_path / "model.onnx") == ["logits", "a.0", "a.1.0"]
 
 
 @pytest.mark.parametrize(
@@ -140,11 +152,10 @@ def test_outputs_of_a_file_have_unique_names(paths: tuple[str, ...], names: list
     assert Outputs(tensors=paths).file_names(["x"]) == names
 
 
-def test_an_onnx_graph_keeps_the_tensors(module: torch.nn.Module, tmp_path: Path) -> None:
+def test_an_onnx_graph_keeps_the_tensors(graph: Path, module: torch.nn.Module) -> None:
     import onnxruntime
 
-    OnnxExport().build(request(module, tmp_path))
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    session = onnxruntime.InferenceSession(str(graph))
     assert_tensors_alone(session.run(None, {"x": X}), module)
 
 

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,9 +40,15 @@ def request_of(chain: lab.TrialSetup, made: lab.Built, directory: Path) -> Captu
     return CaptureRequest(load=load, clock=CpuClock(), device="cpu", directory=directory)
 
 
-def captured(name: str, profiler: Profiler, tmp_path: Path, model: str = "Mlp") -> CapturedProfile:
+@cache
+def built(name: str, model: str, place: Path) -> tuple[lab.TrialSetup, lab.Built]:
+    """What several tests profile, each after a load of its own."""
     chain = lab.chain_of(name, model)
-    made = lab.built(chain, tmp_path / "built")
+    return chain, lab.built(chain, place / f"profiled {name} {model}")
+
+
+def captured(name: str, profiler: Profiler, tmp_path: Path, model: str = "Mlp") -> CapturedProfile:
+    chain, made = built(name, model, tmp_path.parent)
     directory = tmp_path / "profile"
     directory.mkdir()
     return profiler.capture(request_of(chain, made, directory))
