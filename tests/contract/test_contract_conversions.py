@@ -14,7 +14,6 @@ from benchorch.domain.artifact import Format
 from benchorch.frameworks.program_outputs import recorded_outputs
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 from support import conversions as lab
-from support.slices import only
 
 COMPILED = (Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE)
 COMPILED_BY_DEFAULT = ("inductor",)
@@ -75,11 +74,15 @@ def runnable(name: str, model: str = "", **settings: Any) -> lab.TrialSetup:
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], lab.Built]:
-    """What a conversion leaves, built once for all tests of this file."""
+    """What a conversion leaves, built once for all tests of this file.
+
+    All are kept in one store: those that go on from a model's ONNX file or program share it.
+    """
+    place = tmp_path_factory.mktemp("built")
 
     @cache
     def build(name: str) -> lab.Built:
-        return lab.built(runnable(name), tmp_path_factory.mktemp("built"))
+        return lab.built(runnable(name), place)
 
     return build
 
@@ -201,6 +204,8 @@ ABSENT = {
     "torchscript": {"torch._inductor.compile_fx"},
     "export": {"torch._inductor.compile_fx"},
 }
+"""What a process that loads an artifact does not import, those that need least first."""
+
 LEAVE_FILES = [name for name in lab.NAMES if lab.chain_of(name).leaves_files]
 
 
@@ -220,12 +225,25 @@ def test_another_process_computes_the_same_from_the_artifact(
 
 
 # TorchScript's file is loaded by no more than torch, which the others need as well.
-@pytest.mark.parametrize("name", only(lambda name: name != "torchscript", ABSENT))
-def test_a_fresh_process_needs_the_artifact_and_no_compiler(name: str, tmp_path: Path) -> None:
-    chain = runnable(name, "Masked")
-    made = lab.built(chain, tmp_path)
-
-    outputs, _, modules = lab.in_fresh_process(name, "Masked", made, tmp_path)
-
-    lab.assert_same(outputs, lab.reference_of(made), chain.tolerance_ratio)
-    assert modules.isdisjoint(ABSENT[name])
+@pytest.mark.parametrize(
+    "names",
+    [
+        [name for name in ABSENT if name != "torchscript"],
+        pytest.param(["torchscript"], marks=pytest.mark.slow),
+    ],
+    ids=["files", "torchscript"],
+)
+def test_a_fresh_process_needs_the_artifact_and_no_compiler(
+    names: list[str], tmp_path: Path
+) -> None:
+    """One process loads them, one after another: what it has imported by then is no less."""
+    fresh = lab.FreshProcess()
+    try:
+        for name in names:
+            chain = runnable(name, "Masked")
+            made = lab.built(chain, tmp_path)
+            outputs, _, modules = fresh.load(name, "Masked", made, tmp_path)
+            lab.assert_same(outputs, lab.reference_of(made), chain.tolerance_ratio)
+            assert modules.isdisjoint(ABSENT[name]), name
+    finally:
+        fresh.close()
