@@ -114,9 +114,15 @@ def refused(words: list[str]) -> ConfigError:
         ("script nope.py", "there is no nope.py", ""),
         ("plan model=mlp --trust ~nobody-here", "--trust: there is no '~nobody-here'", ""),
         ("report ~nobody-here", "'~nobody-here' is neither", ""),
-        ("status ~nobody-here", "'~nobody-here' is neither", ""),
-        ("reproduce ~nobody-here", "'~nobody-here' is neither", ""),
-        ("history ~nobody-here", "'~nobody-here' is neither", ""),
+        pytest.param(
+            "status ~nobody-here", "'~nobody-here' is neither", "", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "reproduce ~nobody-here", "'~nobody-here' is neither", "", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "history ~nobody-here", "'~nobody-here' is neither", "", marks=pytest.mark.slow
+        ),
         ("history nosuch", "'nosuch' is neither", "benchorch run recipes/tiny.yaml"),
         ("compare nosuch other", "'nosuch' is neither", "benchorch run recipes/tiny.yaml"),
         ("init --inpt x", "did you mean --input", "benchorch init mine.yaml --module"),
@@ -126,7 +132,12 @@ def refused(words: list[str]) -> ConfigError:
         ("-X", "there is no such option", "benchorch run recipes/tiny.yaml"),
         ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
         ("plan model=mlp model.arguments.hidden=64", "model.arguments.hidden: unknown key", ""),
-        ("plan model=factory model.arguments.hidden=64", "+model.arguments.hidden=...", ""),
+        pytest.param(
+            "plan model=factory model.arguments.hidden=64",
+            "+model.arguments.hidden=...",
+            "",
+            marks=pytest.mark.slow,
+        ),
         ("plan model=factory model.arguments={hidden:64}", "+model.arguments.hidden=...", ""),
         ('plan model=mlp workload={"batch_size":2}', "without quotes", "'workload={batch_size:2}'"),
         ("plan model=mlp conversion=inductr", "All: benchorch conversions", ""),
@@ -164,20 +175,29 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
     ("line", "next_line"),
     [
         ("plan model=mlp,bert", "benchorch plan model=mlp,bert -m"),
-        (
+        pytest.param(
             "plan model=mlp hardware.threads=[1,2]",
             "benchorch plan model=mlp hardware.threads=1,2 -m",
+            marks=pytest.mark.slow,
         ),
         (
             "plan -m model=mlp scenario=server scenario.rate_per_s=[50,100]",
             "benchorch plan -m model=mlp scenario=server scenario.rate_per_s=50,100",
         ),
         ("plan model=mlp rebuild=[always,never]", "benchorch plan model=mlp rebuild=always"),
-        ("plan model=mlp budget.minutes=[1,2]", "benchorch plan model=mlp budget.minutes=1"),
+        pytest.param(
+            "plan model=mlp budget.minutes=[1,2]",
+            "benchorch plan model=mlp budget.minutes=1",
+            marks=pytest.mark.slow,
+        ),
         ("plan model=mlp,brt", "benchorch plan model=mlp,bert -m"),
         ("plan model=mlp batch=4", "benchorch plan model=mlp workload.batch_size=4"),
         ("analyze nosuch.json", "benchorch run recipes/tiny.yaml profile=winner"),
-        ("plan model=mlp workload.batch_size=0", "benchorch plan model=mlp workload.batch_size=1"),
+        pytest.param(
+            "plan model=mlp workload.batch_size=0",
+            "benchorch plan model=mlp workload.batch_size=1",
+            marks=pytest.mark.slow,
+        ),
         ("model=mlp workload.batch_size=0", "benchorch model=mlp workload.batch_size=1"),
     ],
 )
@@ -271,9 +291,19 @@ def test_a_recipe_is_answered_with_every_mistake_and_its_place(
     ("text", "words"),
     [
         (f"{SERVER}matrix: {{scenario.utilisation_ratio: [0.5]}}\n", []),
-        (f"{SERVER}each: [scenario.utilisation_ratio=0.5]\n", []),
-        ("defaults: [base, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
-        ("defaults: [/base, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
+        pytest.param(
+            f"{SERVER}each: [scenario.utilisation_ratio=0.5]\n", [], marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "defaults: [base, _self_]\neach: [scenario.utilisation_ratio=0.5]\n",
+            [],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "defaults: [/base, _self_]\neach: [scenario.utilisation_ratio=0.5]\n",
+            [],
+            marks=pytest.mark.slow,
+        ),
         ("defaults: [other, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}matrix: {{scenario: [server]}}\neach: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}matrix: {{scenario.utilisation_ratio: [0.5]}}\n", ["scenario=server"]),
@@ -325,7 +355,9 @@ def test_a_recipe_may_end_in_yml(
         ("r.yaml", lambda text: text.replace("\n", "\r\n").encode(), {}),
         ("größe und mehr/r 1.yaml", str.encode, {}),
         ("r.yaml", str.encode, {"HOME": ""}),
-        ("größe.yaml", str.encode, {"LC_ALL": "C", "PYTHONUTF8": "0"}),
+        pytest.param(
+            "größe.yaml", str.encode, {"LC_ALL": "C", "PYTHONUTF8": "0"}, marks=pytest.mark.slow
+        ),
         (
             "r.yaml",
             lambda text: f"# größe\n{text}".encode(),
@@ -473,7 +505,7 @@ def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
 @pytest.mark.parametrize(
     "line",
     one_in(
-        4,
+        6,
         [
             "-model=mlp",
             "model mlp",
@@ -607,7 +639,7 @@ def test_a_quiet_plan_has_trials_and_sums_without_notes_and_ways(
 @pytest.mark.parametrize(
     ("line", "meant"),
     one_in(
-        2,
+        3,
         [
             ("run -w 3 -r 20 model=mlp", "run stopping=fixed stopping.processes=20 model=mlp"),
             (
@@ -675,7 +707,7 @@ def test_other_tools_lines_are_answered_with_ours(
 @pytest.mark.parametrize(
     ("line", "meant"),
     one_in(
-        2,
+        3,
         [
             ("model=bert-base-uncased", "model=bert"),
             ("model=mlp conversion=torch.compile", "model=mlp conversion=inductor"),
@@ -821,7 +853,7 @@ KEPT = {
 """What the line to type next must hold of what was typed."""
 
 
-@pytest.mark.parametrize("line", one_in(4, REFUSED.splitlines()))
+@pytest.mark.parametrize("line", one_in(6, REFUSED.splitlines()))
 def test_the_line_to_type_next_is_neither_refused_nor_the_same_nor_only_help(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
