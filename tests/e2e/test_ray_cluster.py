@@ -165,18 +165,6 @@ def test_trials_run_on_nodes_of_their_kind_and_never_two_at_once_on_one(
     assert not any(map(overlap, spans(history).values()))
 
 
-def test_a_node_of_two_kinds_measures_one_trial_at_a_time(
-    machines: Machines, history: Path
-) -> None:
-    node = machines.add("cpu-d", "cpu-e")
-    trials = [trial(f"t{i}", kind, s=0.2) for i, kind in enumerate(["cpu-d", "cpu-e"] * 3)]
-    results, _ = run(executor(machines), trials, history)
-    machines.kill(node)
-    assert {result.outcome for result in results.values()} == {Outcome.OK}
-    assert spans(history).keys() == {node}
-    assert not overlap(spans(history)[node])
-
-
 def test_a_node_with_two_gpus_measures_two_trials_each_on_its_gpu_and_half_the_cores(
     machines: Machines, history: Path
 ) -> None:
@@ -270,34 +258,35 @@ def test_closing_early_ends_what_was_started(machines: Machines, history: Path) 
     assert until(lambda: not any(map(running, pids)), 400)
 
 
-def test_a_node_that_joins_late_is_used(machines: Machines, history: Path) -> None:
+def test_a_node_that_joins_late_is_used_for_both_its_kinds_one_trial_at_a_time(
+    machines: Machines, history: Path
+) -> None:
+    """It has a GPU, which a trial's child sees, and none of Ray's limits."""
     late: list[str] = []
 
     def hear(event: Event) -> None:
         if not late:
-            late.append(machines.add("cpu-c"))
+            late.append(machines.add("gpu-a", "cpu-c", num_gpus=1))
 
-    trials = [trial("early", "b", s=0), trial("late", "cpu-c", s=0)]
+    kinds = {"early": "b"} | {f"t{i}": kind for i, kind in enumerate(["gpu-a", "cpu-c"] * 2)}
+    trials = [trial(name, kind, s=0 if name == "early" else 0.2) for name, kind in kinds.items()]
     results = list(executor(machines).run(trials, working(history), hear))
-    assert [(r.trial_id, r.outcome) for r in results] == [
-        ("early", Outcome.OK),
-        ("late", Outcome.OK),
-    ]
     machines.kill(late[0])
+    assert results[0].trial_id == "early"
+    assert {r.trial_id: r.outcome for r in results} == dict.fromkeys(kinds, Outcome.OK)
 
-
-def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, history: Path) -> None:
-    node = machines.add("gpu-a", num_gpus=1)
-    run(executor(machines), [trial("t", "gpu-a", s=0.1)], history)
-    (entry,) = entries(history, "begin")
-    assert entry["variables"] == {
-        "CUDA_VISIBLE_DEVICES": "0",
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
-        "BENCHORCH_PART": None,
-    }
-    if os.geteuid() == 0:  # others may not raise a priority again
-        assert entry["nice"] == os.getpriority(os.PRIO_PROCESS, 0)
-    machines.kill(node)
+    begun = entries(history, "begin")
+    assert {entry["node"] for entry in begun if entry["trial"] != "early"} == {*late}
+    assert not overlap(spans(history)[late[0]])
+    seen = {entry["trial"]: entry for entry in begun}
+    for name in ("t0", "t2"):
+        assert seen[name]["variables"] == {
+            "CUDA_VISIBLE_DEVICES": "0",
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+            "BENCHORCH_PART": None,
+        }
+        if os.geteuid() == 0:  # others may not raise a priority again
+            assert seen[name]["nice"] == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_a_node_that_dies_in_mid_trial_loses_the_trial_to_another(

@@ -26,10 +26,14 @@ HOLDING = """
 import json, os, sys
 import psutil
 from benchorch.executors.ray import connected
+def folders():
+    import sys
+    return sys.path
 with connected(None) as ray:
+    searched = ray.get(ray.remote(folders).remote())
     mine = [psutil.Process(), *psutil.Process().children(recursive=True)]
     told = {"address": ray.get_runtime_context().gcs_address, "pids": [p.pid for p in mine],
-            "token": os.environ["RAY_AUTH_TOKEN"]}
+            "token": os.environ["RAY_AUTH_TOKEN"], "searched": searched}
     print(json.dumps(told), flush=True)
     sys.stdin.read()
 """
@@ -37,11 +41,20 @@ with connected(None) as ray:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where its head listens, what it asks for, and every process of it, the driver included."""
+    """Where its head listens, what it asks for, and every process of it, the driver included.
+
+    Attributes:
+        script_folder: where the driver's script lies.
+        current_folder: where it was started.
+        searched: where a worker looks for modules.
+    """
 
     address: str
     token: str
     pids: tuple[int, ...]
+    script_folder: Path
+    current_folder: Path
+    searched: tuple[str, ...]
 
 
 def without_ray() -> dict[str, str]:
@@ -50,9 +63,12 @@ def without_ray() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    mine, others = (tmp_path_factory.mktemp(name) for name in ("mine", "others"))
+    (mine / "holding.py").write_text(HOLDING)
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDING],
+        [sys.executable, mine / "holding.py"],
+        cwd=others,
         env=without_ray(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -62,7 +78,14 @@ def cluster() -> Iterator[Cluster]:
     assert holder.stdout is not None
     try:
         told = json.loads(holder.stdout.readline())
-        yield Cluster(told["address"], told["token"], tuple(told["pids"]))
+        yield Cluster(
+            address=told["address"],
+            token=told["token"],
+            pids=tuple(told["pids"]),
+            script_folder=mine,
+            current_folder=others,
+            searched=tuple(told["searched"]),
+        )
     finally:
         holder.stdin.close()
         holder.wait(timeout=400)
@@ -171,34 +194,8 @@ def test_the_token_is_in_nothing_that_the_cluster_wrote(cluster: Cluster) -> Non
     assert not [content for content in contents if cluster.token.encode() in content]
 
 
-LOOKING = """
-import sys
-from benchorch.executors.ray_cluster import connected
-def folders():
-    import sys
-    return sys.path
-with connected(None) as ray:
-    print("|".join(ray.get(ray.remote(folders).remote())))
-"""
-
-
 def test_workers_look_for_modules_in_the_scripts_folder_and_not_in_the_current_one(
-    tmp_path: Path,
+    cluster: Cluster,
 ) -> None:
-    mine, others = tmp_path / "mine", tmp_path / "others"
-    mine.mkdir()
-    others.mkdir()
-    (mine / "looking.py").write_text(LOOKING)
-    done = subprocess.run(
-        [sys.executable, mine / "looking.py"],
-        cwd=others,
-        env=without_ray(),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    folders = done.stdout.strip().split("|")
-    assert str(mine) in folders
-    assert str(others) not in folders
+    assert str(cluster.script_folder) in cluster.searched
+    assert str(cluster.current_folder) not in cluster.searched
