@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from benchorch.hardware.aws_account.facts import Facts, read_facts
@@ -16,6 +17,7 @@ _ARCHITECTURES = ("x86_64", "arm64")
 _MODEL_IMAGE = "ami-03cf127a"  # one of those that moto has
 
 
+@cache
 def facts() -> Facts:
     """What AWS is, by outside sources."""
     return read_facts(FACTS)

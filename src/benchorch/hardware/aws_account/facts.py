@@ -9,6 +9,7 @@ import yaml
 
 from benchorch.errors import ConfigError
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, it is ten times faster
 KNOWN = ("documented", "model", "reported", "unverified")
 
 
@@ -42,7 +43,7 @@ Facts = Mapping[str, Fact]
 def read_facts(path: Path) -> Facts:
     """The facts of a table, by identifier."""
     try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows = _LOADER(path.read_text(encoding="utf-8")).get_single_data()
         return {identifier: _fact(identifier, row) for identifier, row in rows.items()}
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         raise ConfigError([f"{path}: not a table of facts: {error!r}"]) from error

@@ -35,7 +35,8 @@ def bundled_prices() -> ConfigNode:
     import yaml
 
     text = (builtin_directory("conf") / "prices.yaml").read_text(encoding="utf-8")
-    listed = yaml.safe_load(text)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, it is ten times faster
+    listed = loader(text).get_single_data()
     return {**listed, "as_of": str(listed["as_of"])}
 
 
