@@ -56,7 +56,7 @@ def test_a_module_of_a_class_that_nobody_can_import_is_benchmarked(here, capsys)
             return {"y": self.linear(x) * scale, "z": scale * 2}
 
     inputs = (torch.randn(4, 16), torch.rand(4, 1))
-    once = {**FAST, "stopping.processes": 1}
+    once = {**ONCE, "executor": "process"}
     results = benchorch.benchmark(
         Local(), inputs, ["eager", "bf16"], quiet=True, directory="out", **once
     )

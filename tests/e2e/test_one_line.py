@@ -24,8 +24,8 @@ from support.waiting import until
 NAME, REGION, KIND = "mine", "eu-west-1", "r6i.large"
 LINE = ("model=mlp", "hardware=r6i", "conversion=eager", "profiler=none")
 FAST = (
-    *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05"),
-    *("protocol.canary_tolerance_ratio=null", "pricing.source=bundled"),
+    *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
+    *("protocol.canary_tolerance_ratio=null", "protocol.pairing=none", "pricing.source=bundled"),
     "+pricing.usd_per_hour={r6i.large: 0.141}",  # the bundled list is of another region
 )
 
