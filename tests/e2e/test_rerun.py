@@ -70,6 +70,7 @@ def test_only_what_failed_runs_again_and_then_nothing_does(picky):
 
 
 def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(picky):
+    """Which goes on with a setting that may differ, and is refused with one that may not."""
     done = fail(picky, "-x", *MODEL, "conversion=[export,eager,bf16]")
     assert "The first failure ends the run (--exitfirst)." in done.stdout
     assert "resume    python -m benchorch resume=" in done.stdout
@@ -77,28 +78,22 @@ def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(pick
     assert ("export", "failed") in before
     assert len(before) < 3
     assert json.loads((picky.path / "out" / "driver.json").read_text())["complete"] is False
+    typed = (picky.path / "out" / ".hydra" / "overrides.yaml").read_text()
+    refused = picky.run("resume", "out", "stopping.processes=2", code=2)
+    assert "stopping.processes: resume runs the trials of the plan" in refused.stderr
+    assert "Try: benchorch resume out\n" in refused.stderr
+    picky.run("resume", "out", "--only", "export", code=1)  # the failed one stays failed
+    assert ran(picky) == before
     (picky.path / "mended").touch()
     picky.run("rerun", "out", "--failed", code=1)  # the rest of the plan has not run
     assert ran(picky) == [*before, ("export", "ok")]
     picky.run("resume", "out", "--only", "export", code=1)  # which has a result
     assert ran(picky) == [*before, ("export", "ok")]
-    picky.run("resume", "out")
+    done = picky.run("resume", "out", "budget.minutes=10")
+    assert f"3 trials, {len(before)} already there" in done.stdout
     assert {conversion for conversion, outcome in ran(picky) if outcome == "ok"} == {
         *("eager", "export", "bf16")
     }
-
-
-def test_the_rest_of_a_run_is_measured_with_another_setting(picky):
-    fail(picky, "-x", *MODEL, "conversion=[export,eager,bf16]")
-    before = ran(picky)
-    typed = (picky.path / "out" / ".hydra" / "overrides.yaml").read_text()
-    refused = picky.run("resume", "out", "stopping.processes=2", code=2)
-    assert "stopping.processes: resume runs the trials of the plan" in refused.stderr
-    assert "Try: benchorch resume out\n" in refused.stderr
-    assert ran(picky) == before
-    done = picky.run("resume", "out", "budget.minutes=10", code=1)  # the failed one stays failed
-    assert f"3 trials, {len(before)} already there" in done.stdout
-    assert {conversion for conversion, _ in ran(picky)} == {"eager", "export", "bf16"}
     session = json.loads((picky.path / "out" / "plan.json").read_text())["session"]
     assert session["budget"] == {"minutes": 10, "max_usd": None}
     assert (picky.path / "out" / ".hydra" / "overrides.yaml").read_text() == typed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import boto3  # noqa: TID251 - launches as Ray's AWS provider does
@@ -26,13 +27,20 @@ def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         client.terminate_instances(InstanceIds=ids)
 
 
+@cache
+def image() -> str:
+    """One of the emulator's; their list is long."""
+    client = boto3.client("ec2", region_name=REGION)
+    return str(client.describe_images()["Images"][0]["ImageId"])
+
+
 def launch(ec2: Any, kind: str = "g5.xlarge", cluster: str = "mine", role: str = "worker") -> Any:
     tags = [
         {"Key": "ray-cluster-name", "Value": cluster},
         {"Key": "ray-node-type", "Value": role},
     ]
     found = ec2.run_instances(
-        ImageId=ec2.describe_images()["Images"][0]["ImageId"],
+        ImageId=image(),
         InstanceType=kind,
         MinCount=1,
         MaxCount=1,
