@@ -167,6 +167,8 @@ def test_a_template_of_builds_imports_what_several_of_them_build_with(
         return SimpleNamespace(model=nothing, runtime=nothing, steps=(("onnx", Onnx()),))
 
     monkeypatch.setattr(templates_module, "open_trial", opened)
+    # Of a step of these tests it would read every file of theirs; the next test has what it is for.
+    monkeypatch.setattr(templates_module, "link_code", lambda kind: None)
     specs = tuple({"model": number} for number in range(models))
     imports = templates_module._Imports(package="torch", specs=specs, builds=builds)
     templates_module._preload(imports)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -19,6 +20,7 @@ from benchorch.models.script import ScriptModel
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "data" / "scripts"
 GOOD = sorted((SCRIPTS / "good").glob("*.py"))
+Kept = Callable[[str], dict[str, Any]]
 ARGUMENTS = {"arguments": ["--rows", "3"]}
 
 
@@ -38,6 +40,13 @@ def found_in(name: str, folder: Path | None = None, **options: object) -> dict[s
         **options,
     }
     return cast(dict[str, Any], encode(discover(DiscoveryRequest(**fields))))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """What is found in a script, of which inputs are kept: once for all tests that look at it."""
+
+    return cache(lambda name: found_in(name, tmp_path_factory.mktemp("kept")))
 
 
 def calls_of(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -60,65 +69,65 @@ def test_there_are_scripts_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in GOOD])
-def test_every_model_and_every_signature_of_its_calls_is_found(name: str) -> None:
+def test_every_model_and_every_signature_of_its_calls_is_found(name: str, kept: Kept) -> None:
     first = (SCRIPTS / "good" / f"{name}.py").read_text().partition("\n")[0]
     wanted = re.fullmatch(r"# finds: (\d+) models?, (\d+) calls?", first)
     assert wanted, first
-    found = found_in(name)
+    found = kept(name)
     assert found["problem"] is None
     assert len(found["models"]) == int(wanted[1])
     assert len(list(calls_of(found))) == int(wanted[2])
 
 
 @pytest.mark.parametrize("name", ["in_list", "made_anew", "lazy", "three_shapes", "in_threads"])
-def test_hashes_are_the_same_in_every_run_and_differ_within_one(name: str) -> None:
-    hashes = [call["hash"] for call in calls_of(found_in(name))]
+def test_hashes_are_the_same_in_every_run_and_differ_within_one(name: str, kept: Kept) -> None:
+    hashes = [call["hash"] for call in calls_of(kept(name))]
     assert hashes == [call["hash"] for call in calls_of(found_in(name))]
     assert len(set(hashes)) == len(hashes)
 
 
-def test_a_model_keeps_its_hash_when_parts_are_shown_too() -> None:
-    shallow, deep = found_in("in_list"), found_in("in_list", max_depth=1)
+def test_a_model_keeps_its_hash_when_parts_are_shown_too(kept: Kept) -> None:
+    shallow, deep = kept("in_list"), found_in("in_list", max_depth=1)
     top = {model["hash"] for model in shallow["models"]}
     assert top < {model["hash"] for model in deep["models"]}
     parts = [model for model in deep["models"] if model["depth"] == 1]
     assert [part["name"] for part in parts] == ["net.layer"] * 3
 
 
-def test_sizes_are_those_of_the_parameters_own_dtype() -> None:
-    (model,) = found_in("half")["models"]
+def test_sizes_are_those_of_the_parameters_own_dtype(kept: Kept) -> None:
+    (model,) = kept("half")["models"]
     assert (model["parameters"], model["parameter_bytes"]) == (15, 30)
     assert model["dtypes"] == ["float16"]
 
 
-def test_the_weights_of_quantised_layers_count() -> None:
-    (model,) = found_in("quantized")["models"]
+def test_the_weights_of_quantised_layers_count(kept: Kept) -> None:
+    (model,) = kept("quantized")["models"]
     assert model["parameters"] == 4 * 3 + 3 + 3 * 2 + 2
     assert "qint8" in model["dtypes"]
 
 
-def test_calls_are_counted_by_signature() -> None:
-    (model,) = found_in("three_shapes")["models"]
+def test_calls_are_counted_by_signature(kept: Kept) -> None:
+    (model,) = kept("three_shapes")["models"]
     assert model["calls"] == 5
     assert [call["calls"] for call in model["invocations"]] == [2, 2, 1]
 
 
-def test_a_model_that_is_made_anew_is_one_model() -> None:
-    (model,) = found_in("made_anew")["models"]
+def test_a_model_that_is_made_anew_is_one_model(kept: Kept) -> None:
+    (model,) = kept("made_anew")["models"]
     assert (model["instances"], model["calls"]) == (5, 5)
 
 
-def test_names_are_the_scripts_own() -> None:
-    names = [model["name"] for model in found_in("data_parallel")["models"]]
+def test_names_are_the_scripts_own(kept: Kept) -> None:
+    names = [model["name"] for model in kept("data_parallel")["models"]]
     assert names == ["net.module"]
-    assert [m["name"] for m in found_in("in_pipeline")["models"]] == [
+    assert [m["name"] for m in kept("in_pipeline")["models"]] == [
         "Pipeline.encoder",
         "Pipeline.decoder",
     ]
 
 
-def test_losses_and_activations_are_left_out_and_named() -> None:
-    assert found_in("training")["left_out"] == ["CrossEntropyLoss"]
+def test_losses_and_activations_are_left_out_and_named(kept: Kept) -> None:
+    assert kept("training")["left_out"] == ["CrossEntropyLoss"]
 
 
 def test_torch_is_as_it_was_when_the_script_is_done() -> None:
@@ -134,14 +143,14 @@ def test_torch_is_as_it_was_when_the_script_is_done() -> None:
     [path.stem for path in GOOD],
 )
 def test_every_call_can_be_made_again_with_the_inputs_that_were_kept(
-    name: str, tmp_path: Path
+    name: str, kept: Kept
 ) -> None:
     import torch
 
     from benchorch.domain.tensors import Workload
     from benchorch.frameworks.torch_call import live_tensors
 
-    for call in calls_of(found_in(name, tmp_path)):
+    for call in calls_of(kept(name)):
         assert not call["obstacle"]
         model = taken(name, call)
         assert list(model.problems(Workload(symbols={}))) == []
@@ -152,15 +161,15 @@ def test_every_call_can_be_made_again_with_the_inputs_that_were_kept(
             module(**live_tensors(module, arrays, "cpu"), **model.keywords())
 
 
-def test_inputs_are_kept_as_they_were_before_the_call(tmp_path: Path) -> None:
+def test_inputs_are_kept_as_they_were_before_the_call(kept: Kept) -> None:
     from safetensors.numpy import load_file
 
-    (call,) = calls_of(found_in("overwrites_its_input", tmp_path))
+    (call,) = calls_of(kept("overwrites_its_input"))
     assert (load_file(call["model"]["inputs"]["file"])["x"] == 1).all()
 
 
-def test_a_lightning_module_is_found_through_its_trainer_with_its_parts_below_it() -> None:
-    models = found_in("lightning_module")["models"]
+def test_a_lightning_module_is_found_through_its_trainer_with_its_parts_below_it(kept: Kept) -> None:
+    models = kept("lightning_module")["models"]
     names = ["autoencoder", "autoencoder.encoder", "autoencoder.decoder"]
     assert [model["name"] for model in models] == names
     step, forward = models[0]["invocations"]
@@ -168,8 +177,8 @@ def test_a_lightning_module_is_found_through_its_trainer_with_its_parts_below_it
     assert step["obstacle"] == forward["obstacle"] == ""
 
 
-def test_a_cache_is_an_input_like_others_and_its_steps_are_one_call() -> None:
-    plain, prefill, step = calls_of(found_in("generation"))
+def test_a_cache_is_an_input_like_others_and_its_steps_are_one_call(kept: Kept) -> None:
+    plain, prefill, step = calls_of(kept("generation"))
     assert (plain["calls"], prefill["calls"], step["calls"]) == (1, 1, 2)
     assert not any(call["obstacle"] for call in (plain, prefill, step))
     assert not any("held_by" in each for each in prefill["inputs"])
@@ -191,17 +200,17 @@ def test_what_nobody_else_can_pass_is_named(tmp_path: Path) -> None:
     assert "options is a Options, not a tensor" in call["obstacle"]
 
 
-def test_a_call_that_a_script_does_not_make_again_is_a_failure_with_words(tmp_path: Path) -> None:
-    (call,) = calls_of(found_in("top_level", tmp_path))
+def test_a_call_that_a_script_does_not_make_again_is_a_failure_with_words(kept: Kept) -> None:
+    (call,) = calls_of(kept("top_level"))
     model = taken("top_level", {**call, "hash": "00000000"})
     with pytest.raises(BuildError, match="did not make the call 00000000 again"):
         model.load(0)
 
 
-def test_a_script_that_changed_is_told_while_planning(tmp_path: Path) -> None:
+def test_a_script_that_changed_is_told_while_planning(kept: Kept) -> None:
     from benchorch.domain.tensors import Workload
 
-    (call,) = calls_of(found_in("top_level", tmp_path))
+    (call,) = calls_of(kept("top_level"))
     path = SCRIPTS / "good" / "main_guard.py"
     digest = file_digest(SCRIPTS / "good" / "top_level.py")
     model = ScriptModel(script=path, digest=digest, call=call["hash"], **call["model"])
