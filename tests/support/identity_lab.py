@@ -51,6 +51,7 @@ def identity_of(
     stamps: Path | None = None,
     store: Path | None = None,
     server: int = 0,
+    inputs: Sequence[str] = (),
 ) -> Identity:
     """The key of a conversion's artifact; of eager that of its reference outputs.
 
@@ -64,6 +65,7 @@ def identity_of(
         stamps: where identities are kept that two loads agreed on; each is loaded without it.
         store: where the reference is found or built; its key then stands for what was found.
         server: which process is forked; another one has other addresses and another hash seed.
+        inputs: names of forward's arguments; found by a load of the model without them.
     """
     request = {
         **_process(folder, env, site),
@@ -72,6 +74,7 @@ def identity_of(
         "conversion": conversion,
         "stamps": None if stamps is None else str(stamps),
         "store": None if store is None else str(store),
+        "inputs": [*inputs],
     }
     return Identity(**_answered(request, server))
 
@@ -204,7 +207,7 @@ def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
     sys.path[:] = [request["folder"], *filter(None, named), *added, *known]
     if "words" in request:
         return _commanded(request["words"], request["said"])
-    names = _forked(lambda: _input_names(request))
+    names = request["inputs"] or _forked(lambda: _input_names(request))
     if not isinstance(names, list):
         return dict(names)
     model = FactoryModel(

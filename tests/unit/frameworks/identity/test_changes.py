@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.identity_lab import Identity, identity_of
-from support.slices import one_in
+from support import identity_lab
+from support.identity_lab import Identity
+from support.slices import one_in, only
 
 NET = """
 import torch
@@ -32,6 +33,11 @@ def make():
     {make}
     return Net()
 """
+
+
+def identity_of(folder: Path, target: str, *, inputs: str = "x", **options: object) -> Identity:
+    """That of a model whose forward takes x alone."""
+    return identity_lab.identity_of(folder, target, inputs=[inputs], **options)  # type: ignore[arg-type]
 
 
 def net(
@@ -69,8 +75,8 @@ def both(
 ) -> tuple[Identity, Identity]:
     first, second = write(place / "a", before), write(place / "b", after)
     return (
-        identity_of(first, "mm:make", **options),  # type: ignore[arg-type]
-        identity_of(second, "mm:make", server=1, **options),  # type: ignore[arg-type]
+        identity_of(first, "mm:make", **options),
+        identity_of(second, "mm:make", server=1, **options),
     )
 
 
@@ -311,7 +317,43 @@ class Settings(pydantic.BaseModel):
 """
 HELD = "self.settings = Settings(scale=2.0)"
 
+ALL_OF_IT = """
+import logging
+from pathlib import Path
+import helper
+
+HERE = Path(__file__).parent
+log = logging.getLogger(__name__)
+"""
+TYPED = "def g(x, k=1.5):\n    y = x * k\n    return y\n"
+HINTED = (
+    "from typing import Any\nLike = Any\n"
+    "def g(x: 'torch.Tensor', k: float = 1.5) -> Like:\n    y: Like = x * k\n    return y\n"
+)
+KEPT = f"{HELD}; self.here = HERE; self.names = {{'a', 'b', 'c', 'd', 'e'}}"
+
 SAME = {
+    "all but graphs": (
+        {
+            **net(
+                top=f"{ALL_OF_IT}{VALIDATED}{TYPED}A = 1",
+                init=KEPT,
+                forward="log.debug(1); return helper.f(g(self.linear(x)))",
+            ),
+            "helper.py": "def f(x): return x",
+        },
+        {
+            **net(
+                top=f"{ALL_OF_IT}{VALIDATED}{HINTED}A = 2\ndef unused(x):\n    return 7\n"
+                "if __name__ == '__main__':\n    print(1)",
+                init=KEPT,
+                forward="'''Says it.'''\n        log.debug(1)\n"
+                "        return (\n            helper.f( g(self.linear( x )) )  # as before\n        )",
+            ),
+            "helper.py": "# new\ndef f(x):\n    return x",
+            "other.py": "X = 1\n",
+        },
+    ),
     "comment": (net(), net(forward="return self.linear(x)  # as before")),
     "hints of types": (
         net(top="def f(x, k=1.5):\n    y = x * k\n    return y", forward="return f(x)"),
@@ -358,7 +400,8 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("case", SAME)
+# One that counted would make the whole another model.
+@pytest.mark.parametrize("case", only(["all but graphs", "graph", "TorchScript"], SAME))
 def test_what_changes_nothing_is_the_same_model(tmp_path: Path, case: str) -> None:
     first, second = both(tmp_path, *SAME[case])
     assert first.key is not None
@@ -531,6 +574,7 @@ def test_a_checkout_is_the_same_by_any_path_and_from_any_folder(tmp_path: Path) 
     assert key(renamed, "mm.py:make")[1] != first[1]  # what forward reads shows in its calls
 
 
+@pytest.mark.slow  # the test of BertConfig has that a configuration's values determine the key
 def test_a_value_of_a_transformers_configuration_counts(tmp_path: Path) -> None:
     text = """
 import json, torch, transformers
@@ -543,7 +587,11 @@ def make():
     return transformers.Gemma2ForCausalLM(config)
 """
     found = [
-        identity_of(write(tmp_path / str(cap), {"mm.py": text, "config.json": values}), "mm:make")
+        identity_of(
+            write(tmp_path / str(cap), {"mm.py": text, "config.json": values}),
+            "mm:make",
+            inputs="input_ids",
+        )
         for cap, values in (
             (30, '{"final_logit_softcapping": 30.0}'),
             (0.5, '{"final_logit_softcapping": 0.5}'),
@@ -576,9 +624,8 @@ def test_compiled_code_depends_on_its_compiler_and_on_options_in_the_environment
     elsewhere = {"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"}
     again = identity_of(folder, "mm:make", env=elsewhere, conversion="inductor")
     assert again.key == found[0].key
-    plain = {
-        identity_of(folder, "mm:make", env=one, conversion="export").key for one in environments
-    }
+    every = {name: value for one in environments for name, value in one.items()}
+    plain = {identity_of(folder, "mm:make", env=one, conversion="export").key for one in ({}, every)}
     assert len(plain) == 1
 
 
@@ -593,9 +640,9 @@ def test_a_file_that_code_names_and_a_module_that_it_imports_late_count(tmp_path
     commented = {**texts, "late/parts.py": f"# a\n{texts['late/parts.py']}"}
     store = tmp_path / "store"
     first, same = both(tmp_path / "same", texts, commented, store=store)
-    _, read = both(tmp_path / "file", texts, {**texts, "k.txt": "3"}, store=store)
     other = texts["late/parts.py"].replace("x * float", "x - float")
-    _, late = both(tmp_path / "module", texts, {**texts, "late/parts.py": other}, store=store)
+    after = {**texts, "k.txt": "3"}, {**texts, "late/parts.py": other}
+    read, late = both(tmp_path / "other", *after, store=store)
     assert first.key is not None
     assert first.key == same.key
     assert len({first.key, read.key, late.key}) == 3

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -106,6 +109,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         yield measured(tmp_path_factory.mktemp("export"), WORDS, *KINDS, "inductor")
 
 
+class Exported(NamedTuple):
+    folder: Path
+    said: str
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
+    """The export of a conversion of the run: one for all tests that only look at it."""
+
+    @cache
+    def exported(kind: str) -> Exported:
+        out = tmp_path_factory.mktemp("exported") / "out"
+        return Exported(out, export_command.run.reply([f"{run}:{kind}", "--output", str(out)]).text)
+
+    return exported
+
+
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = bare_python(tmp_path_factory.mktemp("bare") / "venv")
@@ -118,32 +138,35 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Of eager, too, an exported program is written; what is in the store is copied alike.
 @pytest.mark.parametrize("kind", only(["eager", "onnxruntime"], KINDS))
 def test_the_outputs_are_the_originals_where_benchorch_is_not(
-    run: Path, bare: Path, tmp_path: Path, kind: str
+    exported: Callable[[str], Exported], bare: Path, kind: str
 ) -> None:
-    out = tmp_path / "out"
-    reply = export_command.run.reply([f"{run}:{kind}", "--output", str(out)])
-    assert "relative L2 error" in reply.text
+    out, said = exported(kind)
+    assert "relative L2 error" in said
     done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "relative L2 error" in done.stdout
 
 
-@pytest.fixture
-def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
     """Export of a model with an argument that is no tensor, and with outputs of several kinds."""
 
+    @cache
     def exported(kind: str) -> Path:
+        place = tmp_path_factory.mktemp("mixed")
+        patch.chdir(place)
+        patch.setenv("XDG_STATE_HOME", str(place / "state"))
         code = SCRIPTED if kind == "torchscript_script" else MIXED
-        (tmp_path / "mixed.py").write_text(code)
+        (place / "mixed.py").write_text(code)
         model = ["model=factory", "model.factory=mixed.py:make", "+model.kwargs.scale=3.0"]
         model.append("model.inputs={x:{shape:[batch_size,4]}}")
-        run = measured(tmp_path / "measured", model, "eager", kind)
-        export_command.run.reply([f"{run}:{kind}", "--output", str(tmp_path / "out")])
-        return tmp_path / "out"
+        run = measured(place / "measured", model, "eager", kind)
+        export_command.run.reply([f"{run}:{kind}", "--output", str(place / "out")])
+        patch.undo()
+        return place / "out"
 
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    return exported
+    with pytest.MonkeyPatch.context() as patch:
+        yield exported
 
 
 @pytest.mark.parametrize("kind", only(["eager", "onnxruntime"], MIXED_KINDS))
@@ -204,9 +227,10 @@ def test_the_server_answers_with_text_for_what_is_not_finite(
         np.testing.assert_allclose(each, original, rtol=1e-4)
 
 
-def test_other_outputs_are_noticed(run: Path, bare: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    export_command.run.reply([f"{run}:onnxruntime", "--output", str(out)])
+def test_other_outputs_are_noticed(
+    exported: Callable[[str], Exported], bare: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(exported("onnxruntime").folder, tmp_path / "out")
     expected = dict(np.load(out / "expected.npz"))
     np.savez(out / "expected.npz", **{name: 1.01 * array for name, array in expected.items()})
     done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
@@ -257,10 +281,9 @@ def test_what_was_accepted_beyond_the_tolerance_may_differ_as_much_again(tmp_pat
 
 
 def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
-    run: Path, tmp_path: Path
+    exported: Callable[[str], Exported],
 ) -> None:
-    out = tmp_path / "out"
-    export_command.run.reply([f"{run}:onnxruntime", "--output", str(out)])
+    out, _ = exported("onnxruntime")
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["parity"]["passed"] is True
     assert certificate["machine"]["cpu_model"] == "Some CPU"
@@ -275,12 +298,14 @@ def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
     assert "Some CPU" in (out / "README.md").read_text()
 
 
-def test_the_certificate_has_the_range_of_a_further_process(run: Path, tmp_path: Path) -> None:
-    reply = export_command.run.reply([f"{run}:onnxruntime", "--output", str(tmp_path / "out")])
-    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+def test_the_certificate_has_the_range_of_a_further_process(
+    exported: Callable[[str], Exported],
+) -> None:
+    out, said = exported("onnxruntime")
+    certificate = json.loads((out / "certificate.json").read_text())
     median, one = certificate["metrics"]["latency_ms/p50"], certificate["one_process_ms"]
     assert one["low"] < median["low"] < median["high"] < one["high"]
-    assert f"takes {one['low']:.4g} to {one['high']:.4g} ms a call" in reply.text
+    assert f"takes {one['low']:.4g} to {one['high']:.4g} ms a call" in said
 
 
 @pytest.mark.parametrize(
@@ -362,10 +387,9 @@ print(torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
     [("onnxruntime", ON_ONNX_RUNTIME, "preloaded 0"), ("eager", IN_TORCH, "False False")],
 )
 def test_float32_is_rounded_on_a_gpu_as_it_was_measured(
-    run: Path, tmp_path: Path, kind: str, code: str, printed: str
+    exported: Callable[[str], Exported], tmp_path: Path, kind: str, code: str, printed: str
 ) -> None:
-    out = tmp_path / "out"
-    export_command.run.reply([f"{run}:{kind}", "--output", str(out)])
+    out = shutil.copytree(exported(kind).folder, tmp_path / "out")
     settings = json.loads((out / "settings.json").read_text())
     assert settings["tf32"] is None
     (out / "settings.json").write_text(json.dumps({**settings, "device": "cuda", "tf32": False}))
