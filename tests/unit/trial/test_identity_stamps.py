@@ -283,7 +283,9 @@ UNTRACKED = {
 }
 
 
-@pytest.mark.parametrize("reasons", only([[*UNTRACKED]], [[*UNTRACKED], *([why] for why in UNTRACKED)]))
+@pytest.mark.parametrize(
+    "reasons", only([[*UNTRACKED]], [[*UNTRACKED], *([why] for why in UNTRACKED)])
+)
 def test_what_cannot_be_tracked_is_loaded_each_time(place: Place, reasons: Sequence[str]) -> None:
     place.write(before="; ".join(UNTRACKED[why] for why in reasons))
     for _ in range(3):

@@ -30,7 +30,7 @@ from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.frameworks.onnx_files import runtime_distribution
 from benchorch.host.environment import ONNX_RUNTIMES
 from benchorch.host.packages import TORCH_WHEELS
-from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.conversion import BuildRequest, ModuleStep, StateStep
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
 from benchorch.pages.markup import markdown_text, shortened
@@ -116,13 +116,14 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     session = session_of(chosen.run.plan, chosen.run.directory)
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
-    with TemporaryDirectory() as own:
-        built = _built(chosen, setup, _for_export(session, Path(own)), say)
-    formats = list(built.sources)
+    steps = [step for _, step in setup.steps if not isinstance(step, ModuleStep | StateStep)]
+    formats = [type(step).produces for step in steps]
     kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
     kind = _KINDS.get(kind_of)
     if kind is None or type(setup.runtime).__name__ != kind.runtime:
         _refuse(chosen, setup)
+    with TemporaryDirectory() as own:
+        built = _built(chosen, setup, _for_export(session, Path(own)), say)
     for name in ("python", *_packages(kind, chosen)):
         _measured_version(name, chosen)
     out.mkdir(parents=True, exist_ok=True)

@@ -348,7 +348,7 @@ SAME = {
                 "if __name__ == '__main__':\n    print(1)",
                 init=KEPT,
                 forward="'''Says it.'''\n        log.debug(1)\n"
-                "        return (\n            helper.f( g(self.linear( x )) )  # as before\n        )",
+                "        return (\n            helper.f( g(self.linear( x )) )  # so\n        )",
             ),
             "helper.py": "# new\ndef f(x):\n    return x",
             "other.py": "X = 1\n",
@@ -625,7 +625,9 @@ def test_compiled_code_depends_on_its_compiler_and_on_options_in_the_environment
     again = identity_of(folder, "mm:make", env=elsewhere, conversion="inductor")
     assert again.key == found[0].key
     every = {name: value for one in environments for name, value in one.items()}
-    plain = {identity_of(folder, "mm:make", env=one, conversion="export").key for one in ({}, every)}
+    plain = {
+        identity_of(folder, "mm:make", env=one, conversion="export").key for one in ({}, every)
+    }
     assert len(plain) == 1
 
 

@@ -142,9 +142,7 @@ def test_torch_is_as_it_was_when_the_script_is_done() -> None:
     "name",
     [path.stem for path in GOOD],
 )
-def test_every_call_can_be_made_again_with_the_inputs_that_were_kept(
-    name: str, kept: Kept
-) -> None:
+def test_every_call_can_be_made_again_with_the_inputs_that_were_kept(name: str, kept: Kept) -> None:
     import torch
 
     from benchorch.domain.tensors import Workload
@@ -168,7 +166,9 @@ def test_inputs_are_kept_as_they_were_before_the_call(kept: Kept) -> None:
     assert (load_file(call["model"]["inputs"]["file"])["x"] == 1).all()
 
 
-def test_a_lightning_module_is_found_through_its_trainer_with_its_parts_below_it(kept: Kept) -> None:
+def test_a_lightning_module_is_found_through_its_trainer_with_its_parts_below_it(
+    kept: Kept,
+) -> None:
     models = kept("lightning_module")["models"]
     names = ["autoencoder", "autoencoder.encoder", "autoencoder.decoder"]
     assert [model["name"] for model in models] == names
