@@ -35,6 +35,14 @@ def build(place: Path, of: TrialSetup, **changes: Any) -> Built:
     return job(place, of, **changes).build(lambda _: None)
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where the chain is built, for tests that only look for it."""
+    place = tmp_path_factory.mktemp("built")
+    build(place, chain())
+    return place
+
+
 def test_it_is_what_building_again_would_answer(tmp_path: Path) -> None:
     assert job(tmp_path, chain()).find() is None
     build(tmp_path, chain())
@@ -44,17 +52,13 @@ def test_it_is_what_building_again_would_answer(tmp_path: Path) -> None:
     assert found.record.build_s == 0
 
 
-def test_it_loads_no_model_and_makes_no_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build(tmp_path, chain())
-
+def test_it_loads_no_model_and_makes_no_input(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("nothing is found out")
 
     for name in ("load", "batch", "identity"):
         monkeypatch.setattr(lab.TinyModel, name, refuse)
-    assert job(tmp_path, chain()).find() is not None
+    assert job(built, chain()).find() is not None
 
 
 def test_the_record_names_the_model_also_where_nothing_is_kept(
@@ -78,17 +82,15 @@ def test_a_model_that_no_other_invocation_can_identify_has_no_name(
     assert build(tmp_path, lab.chain_of("eager")).record.reference == ""
 
 
-def test_nothing_is_found_for_what_was_not_built(tmp_path: Path) -> None:
-    build(tmp_path, chain())
+def test_nothing_is_found_for_what_was_not_built(built: Path) -> None:
     strict = lab.chain_of("export", changes={"export": {"strict": True}})
-    assert job(tmp_path, strict).find() is None
-    assert job(tmp_path, chain(), inputs=2).find() is None
-    assert job(tmp_path, chain(), session=session(tmp_path, "always")).find() is None
+    assert job(built, strict).find() is None
+    assert job(built, chain(), inputs=2).find() is None
+    assert job(built, chain(), session=session(built, "always")).find() is None
 
 
-def test_what_another_invocation_noted_is_not_believed(tmp_path: Path) -> None:
-    build(tmp_path, chain())
-    assert job(tmp_path, chain(), session=session(tmp_path / "other")).find() is None
+def test_what_another_invocation_noted_is_not_believed(built: Path, tmp_path: Path) -> None:
+    assert job(built, chain(), session=session(tmp_path)).find() is None
 
 
 @pytest.mark.parametrize("text", ["", "{"])
@@ -108,12 +110,11 @@ def test_an_artifact_that_was_removed_is_not_found(tmp_path: Path) -> None:
     assert build(tmp_path, chain()).record.cache == "miss"
 
 
-def test_options_that_are_spelt_out_are_the_same_build(tmp_path: Path) -> None:
-    build(tmp_path, chain())
+def test_options_that_are_spelt_out_are_the_same_build(built: Path) -> None:
     said = lab.chain_of("export", changes={"export": {"strict": False, "dynamic": False}})
     unsaid = lab.chain_of("aot_inductor")
     assert said.key({}, 1, {}) == unsaid.key({}, 1, {})
-    assert job(tmp_path, said).find() is not None
+    assert job(built, said).find() is not None
 
 
 def test_the_beginning_of_a_chain_is_built_ahead_for_the_whole(tmp_path: Path) -> None:
@@ -172,10 +173,8 @@ def test_another_invocation_finds_it_without_loading_the_model(
     assert job(tmp_path, chain(), session=elsewhere).find() == found  # by its notes
 
 
-def test_what_only_loading_can_identify_is_not_found_without(tmp_path: Path) -> None:
-    build(tmp_path, chain())
-    elsewhere = session(tmp_path / "elsewhere")
-    assert job(tmp_path, chain(), session=elsewhere).find(finds_out=True) is None
+def test_what_only_loading_can_identify_is_not_found_without(built: Path, tmp_path: Path) -> None:
+    assert job(built, chain(), session=session(tmp_path)).find(finds_out=True) is None
 
 
 def test_a_build_of_a_model_whose_complex_weights_lost_their_imaginary_parts_is_not_found(
