@@ -332,7 +332,8 @@ def test_copies_that_answer_by_their_folders_names_are_compared_each_time(
     project.write("scale = len(pathlib.Path(__file__).resolve().parent.name)")
     one, longer = project.copy(tmp_path / "one"), project.copy(tmp_path / "longer")
     first = one.answer()
-    answers, references = [], []
+    answers: list[Any] = []
+    references: list[Path] = []
     for each in (one, one, longer, longer, longer, one, longer):
         references.append(each.build().reference)
         answers.append(answer_of(references[-1]))
