@@ -117,8 +117,7 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
     steps = [step for _, step in setup.steps if not isinstance(step, ModuleStep | StateStep)]
-    formats = [type(step).produces for step in steps]
-    kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
+    kind_of = steps[-1].produces if steps else Format.EXPORTED_PROGRAM
     kind = _KINDS.get(kind_of)
     if kind is None or type(setup.runtime).__name__ != kind.runtime:
         _refuse(chosen, setup)
