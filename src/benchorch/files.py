@@ -54,6 +54,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def yaml_loader() -> Any:
+    """The safe loader of YAML whose parser is in C, where there is one: it is ten times faster."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
     """A regular file, opened at once; OSError with a sentence for a pipe, a device or a folder.
 

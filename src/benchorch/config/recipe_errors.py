@@ -17,6 +17,7 @@ from benchorch.config.yaml_limits import check_yaml
 from benchorch.config.yaml_places import located, shortest, text_of_line
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.files import yaml_loader
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -385,9 +386,7 @@ def _axes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node, Node]]:
 def _root(path: Path) -> Node | None:
     import yaml
 
-    return yaml.compose(
-        path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    )
+    return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml_loader())
 
 
 def _items(node: Node) -> Sequence[Node] | None:

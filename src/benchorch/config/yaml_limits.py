@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.config.yaml_places import odd_nodes, shortest, syntax_problem
 from benchorch.errors import ConfigError, Problem
-from benchorch.files import open_regular
+from benchorch.files import open_regular, yaml_loader
 
 if TYPE_CHECKING:
     from yaml.events import Event
@@ -40,7 +40,7 @@ def _check(path: Path, size: int, _: int) -> None:
 
     if size > MOST_BYTES:
         raise _refused(path, f"is larger than {MOST_BYTES} bytes")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = yaml_loader()
     count = _Count()
     try:
         for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=loader):

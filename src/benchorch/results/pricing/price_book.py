@@ -18,7 +18,7 @@ from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import PriceUnavailable
-from benchorch.files import read_json, write_json
+from benchorch.files import read_json, write_json, yaml_loader
 from benchorch.interfaces.price_source import PriceSource
 
 FRESH = {Market.ON_DEMAND: timedelta(hours=24), Market.SPOT: timedelta(hours=1)}
@@ -32,11 +32,8 @@ SPOT_LEAST, SPOT_MOST = 0.05, 1.5
 
 def bundled_prices() -> ConfigNode:
     """The dated list that ships with benchorch."""
-    import yaml
-
     text = (builtin_directory("conf") / "prices.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, it is ten times faster
-    listed = loader(text).get_single_data()
+    listed = yaml_loader()(text).get_single_data()
     return {**listed, "as_of": str(listed["as_of"])}
 
 
