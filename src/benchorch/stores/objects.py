@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -142,7 +142,8 @@ class Objects:
             done = self._request(lambda s3: s3.put_object(**self._at(name), Body=data, **condition))
         except (_Absent, _Changed):
             return None
-        return str(done["ETag"])
+        with _complete(name, done):
+            return str(done["ETag"])
 
     def remove(self, name: str, *, if_match: str | None = None) -> None:
         """Ensure that it does not exist, unless `if_match` does not match."""
@@ -314,10 +315,23 @@ def _condition(etag: str | None) -> dict[str, str]:
 
 def _info(name: str, response: Mapping[str, Any]) -> ObjectInfo:
     """An object from a response about it, or from one that lists several."""
-    now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
-    return ObjectInfo(
-        name=name,
-        etag=str(response["ETag"]),
-        size_bytes=int(response.get("ContentLength", response.get("Size", 0))),
-        age_s=(now - response["LastModified"]).total_seconds(),
-    )
+    with _complete(name, response):
+        now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return ObjectInfo(
+            name=name,
+            etag=str(response["ETag"]),
+            size_bytes=int(response.get("ContentLength", response.get("Size", 0))),
+            age_s=(now - response["LastModified"]).total_seconds(),
+        )
+
+
+@contextmanager
+def _complete(name: str, response: Mapping[str, Any]) -> Iterator[None]:
+    """Unreachable, with what came, if a successful response lacks what each of S3's has."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError) as error:
+        metadata = response["ResponseMetadata"]
+        status, headers = metadata["HTTPStatusCode"], metadata["HTTPHeaders"]
+        told = f"response {status} about {name!r} lacks {error}"
+        raise Unreachable(f"{told}; its headers are {headers}") from error

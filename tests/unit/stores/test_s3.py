@@ -531,6 +531,26 @@ def test_an_address_may_have_any_prefix_or_none(tmp_path: Path, url: str) -> Non
     assert list(S3Store(url=url, root=str(tmp_path / "a")).problems()) == []
 
 
+@pytest.mark.usefixtures("bucket")
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda objects: objects.write("x", b""), {}),
+        (lambda objects: objects.read("x", 9), {"Last-Modified": "Sun, 29 Nov 2026 17:15:08 GMT"}),
+        (lambda objects: objects.read("x", 9), {"ETag": '"1"'}),
+    ],
+    ids=["a write without an ETag", "a read without an ETag", "a read without a date"],
+)
+def test_a_success_that_lacks_what_the_store_needs_is_shown(
+    call: Callable[[Objects], object], said: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with odd_server() as server:
+        server.respond = lambda *_: Answer(body=b"", headers=said)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        with pytest.raises(Unreachable, match=r"response 200 about 'x' lacks '\w+'.*headers are"):
+            call(Objects(name="lab", prefix="p"))
+
+
 @pytest.mark.parametrize("lease_s", [0, -1, float("nan"), 1e9])
 def test_a_lease_that_makes_no_sense_is_refused(tmp_path: Path, lease_s: float) -> None:
     with pytest.raises(ValueError, match="lease_s"):
