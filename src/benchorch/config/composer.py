@@ -155,7 +155,7 @@ class Composer:
         self._odd: set[str] = set()
         self._groups = group_names(loader)
         self._files = OptionNodes(loader, config_name, self._groups)
-        self._errors = OverrideErrors(loader, config_name, self._groups)
+        self._errors = OverrideErrors(loader, config_name, self._groups, self._files)
         self._from_environment: set[str] = set()
 
     @property

@@ -11,6 +11,7 @@ from benchorch.config.descriptions import default_keys, groups, model_like, opti
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import bounded_references, check_interpolations
 from benchorch.config.overrides import (
+    PLAIN_OVERRIDE,
     as_dict,
     as_list,
     key_of,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from hydra.core.object_type import ObjectType
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
+
+    from benchorch.config.option_nodes import OptionNodes
 
 _BY_A_RESOLVER = re.compile(r"^\w+ raised while resolving interpolation: ")
 _LONGEST_NAME, _LONGEST_LINE = 80, 400
@@ -125,10 +128,13 @@ def reaches_out(group: str, base: Mapping[str, Json], chosen: Mapping[str, Json]
 class OverrideErrors:
     """Checks each override by itself, so that one mistake hides no other; Hydra composes each."""
 
-    def __init__(self, loader: ConfigLoader, config_name: str, groups: frozenset[str]) -> None:
+    def __init__(
+        self, loader: ConfigLoader, config_name: str, groups: frozenset[str], files: OptionNodes
+    ) -> None:
         self._loader = loader
         self._config_name = config_name
         self._groups = groups
+        self._files = files
         self._found: dict[tuple[str, ...], list[str]] = {}
         self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
 
@@ -160,6 +166,8 @@ class OverrideErrors:
 
     def _reaches_out(self, choice: str) -> bool:
         """Whether an option changes other nodes than its own."""
+        if self._files.stays_inside(*choice.partition("=")[::2]):
+            return False
         try:
             base, chosen = self._base(()), self._base((choice,))
         except ConfigError:
@@ -206,6 +214,8 @@ class OverrideErrors:
             unknown = guess or _by_last_part(override.key_or_group) or unknown
         if unknown and top_node(override.key_or_group) not in self._groups:
             return [unknown]
+        if unknown is None and _replaces_scalar(self._base(choice), override, text):
+            return []
         expected = composition_errors()
         try:
             self._load((*choice, text))
@@ -269,14 +279,28 @@ class OverrideErrors:
     def _base(self, choice: tuple[str, ...]) -> ConfigNode:
         """The keys there are once an option is chosen, groups included."""
         if choice not in self._bases:
-            expected = composition_errors()
-            try:
-                config = self._load(choice)
-            except expected as error:
-                raise ConfigError([first_line(error)]) from error
-            own = sorted(self._groups & set(groups()))  # not the folders beside a recipe
-            self._bases[choice] = {**dict.fromkeys(own), **config}
+            self._bases[choice] = self._base_by_files(choice) or self._composed_base(choice)
         return self._bases[choice]
+
+    def _base_by_files(self, choice: tuple[str, ...]) -> ConfigNode | None:
+        """The same of one option whose files tell it, which takes a tenth of composing it."""
+        if len(choice) != 1:
+            return None
+        group, _, name = choice[0].partition("=")
+        node = self._files.node(group, name)
+        try:
+            return None if node is None else {**self._base(()), group: node}
+        except ConfigError:  # whose cause the choice may remove
+            return None
+
+    def _composed_base(self, choice: tuple[str, ...]) -> ConfigNode:
+        expected = composition_errors()
+        try:
+            config = self._load(choice)
+        except expected as error:
+            raise ConfigError([first_line(error)]) from error
+        own = sorted(self._groups & set(groups()))  # not the folders beside a recipe
+        return {**dict.fromkeys(own), **config}
 
     def _load(self, overrides: tuple[str, ...]) -> ConfigNode:
         return plain_node(load(self._loader, self._config_name, overrides))
@@ -358,6 +382,13 @@ def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
         path.append(part)
         node = node[part]
     return None
+
+
+def _replaces_scalar(base: ConfigNode, override: Override, text: str) -> bool:
+    """Whether an override gives a scalar in a scalar's place, with which any of them composes."""
+    values = (value_at(base, override.key_or_group.split(".")), override.value())
+    scalars = all(isinstance(value, bool | int | float | str) for value in values)
+    return scalars and PLAIN_OVERRIDE.match(text) is not None
 
 
 def _unknown_inner_key(base: ConfigNode, override: Override, text: str) -> Problem | None:

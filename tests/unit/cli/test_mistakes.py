@@ -337,6 +337,16 @@ def test_a_mistake_beside_a_recipe_accuses_no_line_of_it(
     assert [problem.partition(": ")[0] for problem in error.problems] == ["workload.foo"]
 
 
+def test_a_mistaken_key_is_named_where_the_line_chooses_what_the_recipe_misspells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(START.replace("mlp", "mpl"))
+    error = refused(["plan", "r.yaml", "model=mlp", "model.hiden=3"])
+    assert "there is no 'mpl'" in str(error)
+    assert "model.hiden: unknown key" in str(error)
+
+
 def test_a_recipe_may_end_in_yml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
