@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.diagnostics import load, plain_node
+from benchorch.config.composition import load, plain_node
 from benchorch.config.option_nodes import OptionNodes
 
 ROOT = "defaults: [config, _self_]\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchorch.config.components import TARGET
 from benchorch.config.composer import Composer
-from benchorch.config.diagnostics import composition_errors
+from benchorch.config.composition import composition_errors
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError

@@ -363,7 +363,7 @@ def _hydra_problems(
     """Every problem of the overrides, in place of the first one that stopped Hydra."""
     from hydra.errors import HydraException
 
-    from benchorch.config.diagnostics import composition_errors, first_line
+    from benchorch.config.composition import composition_errors, first_line
 
     if isinstance(error, ConfigError):
         return list(error.problems)

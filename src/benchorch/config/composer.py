@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.config.components import TARGET, takes
-from benchorch.config.diagnostics import (
-    OverrideErrors,
+from benchorch.config.composition import (
     composition_errors,
     first_line,
     group_names,
@@ -28,6 +27,7 @@ from benchorch.config.diagnostics import (
     load,
     plain_node,
 )
+from benchorch.config.diagnostics import OverrideErrors
 from benchorch.config.directories import builtin_directory
 from benchorch.config.environment_references import guard
 from benchorch.config.extensions import extension_directories

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
+from benchorch.config.composition import composition_errors
 from benchorch.config.conversion_chains import merge
-from benchorch.config.diagnostics import composition_errors
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from benchorch.config.diagnostics import plain_node
+from benchorch.config.composition import plain_node
 from benchorch.config.interpolation_limits import check_interpolations
 from benchorch.errors import ConfigError
 
