@@ -551,6 +551,21 @@ def test_a_success_that_lacks_what_the_store_needs_is_shown(
             call(Objects(name="lab", prefix="p"))
 
 
+def test_writes_without_an_etag_cost_a_warning_and_no_build(
+    bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forget(parsed: dict[str, Any], **_: Any) -> None:
+        parsed.pop("ETag", None)
+
+    store = bucket.machine("a")
+    store.objects._client().meta.events.register("after-call.s3.PutObject", forget)
+    artifact, fresh = build(store)
+    assert fresh
+    assert whole(artifact)
+    assert "lacks 'ETag'" in caplog.text
+    assert "on this machine only" in caplog.text
+
+
 @pytest.mark.parametrize("lease_s", [0, -1, float("nan"), 1e9])
 def test_a_lease_that_makes_no_sense_is_refused(tmp_path: Path, lease_s: float) -> None:
     with pytest.raises(ValueError, match="lease_s"):
