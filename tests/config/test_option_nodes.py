@@ -7,6 +7,8 @@ import pytest
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.composition import load, plain_node
 from benchorch.config.option_nodes import OptionNodes
+from benchorch.config.overrides import is_scalar, parse_override
+from benchorch.domain.trial import value_at
 
 ROOT = "defaults: [config, _self_]\n"
 
@@ -64,6 +66,23 @@ def test_an_override_of_a_key_in_the_group_holds_beside_the_choice():
     for order in (words, words[::-1]):
         cell, *_ = Composer(config_loader()).cells(order)
         assert cell.config["stopping"]["processes"] == 3
+
+
+@pytest.mark.parametrize("value", ["text", "1.5", "true"])
+def test_hydra_takes_any_scalar_in_place_of_any_other(composer, value):
+    loader, known = config_loader(), plain_node(load(config_loader(), "config", ["model=mlp"]))
+    keys = [
+        f"{group}.{key}"
+        for group, node in known.items()
+        if isinstance(node, dict)
+        for key, present in node.items()
+        if present is not None and is_scalar(present)
+    ]
+    composed = plain_node(load(loader, "config", [f"{key}={value}" for key in keys]))
+    assert len(keys) > 40
+    assert {key: value_at(composed, key.split(".")) for key in keys} == {
+        key: parse_override(f"{key}={value}").value() for key in keys
+    }
 
 
 def test_the_cells_of_a_sweep_are_those_of_single_jobs():

@@ -41,6 +41,7 @@ from benchorch.config.overrides import (
     NOT_OVERRIDES,
     PLAIN_OVERRIDE,
     check_count,
+    is_scalar,
     key_of,
     lift_lists,
     parse_override,
@@ -347,8 +348,7 @@ class Composer:
     ) -> _Composed | None:
         """With another option of a group, read from its files or composed beside the base."""
         group, _, name = choice.partition("=")
-        chosen = {key: each for key, each in known.choices.items() if each and key[:6] != "hydra/"}
-        reaching = [key for key, each in chosen.items() if not self._files.stays_inside(key, each)]
+        reaching = self._files.reaching(known.choices)
         if group in reaching or group in map(top_node, base):
             return None
         node = None if reaching else self._files.node(group, name)
@@ -370,8 +370,8 @@ class Composer:
         path = key_of(override).split(".")
         with self._explained((*base, override)):
             value = _value_of(override)
-        is_known = path[0] in known.literal and _is_scalar(_at(known.config, path))
-        if not is_known or not _is_scalar(value):
+        is_known = path[0] in known.literal and is_scalar(_at(known.config, path))
+        if not is_known or not is_scalar(value):
             return None
         node = node_of(known.config, path[0])
         place = id(node), override
@@ -433,10 +433,6 @@ def _value_of(override: str) -> object:
 
 def _is_dotted(override: str) -> bool:
     return "." in key_of(override)
-
-
-def _is_scalar(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _at(node: Json, path: Sequence[str]) -> Json:

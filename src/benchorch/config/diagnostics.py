@@ -19,6 +19,7 @@ from benchorch.config.overrides import (
     PLAIN_OVERRIDE,
     as_dict,
     as_list,
+    is_scalar,
     key_of,
     parse_override,
     sweep_jobs,
@@ -70,6 +71,7 @@ class OverrideErrors:
         self._files = files
         self._found: dict[tuple[str, ...], list[str]] = {}
         self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
+        self._defaults: Mapping[str, str | None] = {}  # options chosen where the line chooses none
 
     def of_command(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
         """Every problem of a command's overrides, with each value of a sweep."""
@@ -91,7 +93,8 @@ class OverrideErrors:
             own = choices.get(top_node(text))
             beside = (own,) if own and own != text else ()
             problems = self._of(text, beside)
-            if problems and own is None:  # an option of another group may have chosen this one's
+            chooses = key_of(text) in self._groups
+            if problems and own is None and not chooses:  # another group's option may decide it
                 reaching = tuple(c for c in choices.values() if self._reaches_out(c))
                 problems = self._of(text, reaching) if reaching else problems
             found += problems
@@ -99,10 +102,11 @@ class OverrideErrors:
 
     def _reaches_out(self, choice: str) -> bool:
         """Whether an option changes other nodes than its own."""
-        if self._files.stays_inside(*choice.partition("=")[::2]):
-            return False
         try:
-            base, chosen = self._base(()), self._base((choice,))
+            base = self._base(())
+            if self._follows_from_files(choice):
+                return False
+            chosen = self._base((choice,))
         except ConfigError:
             return False
         return reaches_out(key_of(choice), base, chosen)
@@ -220,20 +224,29 @@ class OverrideErrors:
         if len(choice) != 1:
             return None
         group, _, name = choice[0].partition("=")
-        node = self._files.node(group, name)
         try:
-            return None if node is None else {**self._base(()), group: node}
+            base = self._base(())
         except ConfigError:  # whose cause the choice may remove
             return None
+        node = self._files.node(group, name) if self._follows_from_files(choice[0]) else None
+        return None if node is None else {**base, group: node}
+
+    def _follows_from_files(self, choice: str) -> bool:
+        """Whether an option, and each that it may replace, changes its own node alone."""
+        inside = self._files.stays_inside(*choice.partition("=")[::2])
+        return inside and not self._files.reaching(self._defaults)
 
     def _composed_base(self, choice: tuple[str, ...]) -> ConfigNode:
         expected = composition_errors()
         try:
-            config = self._load(choice)
+            config = load(self._loader, self._config_name, choice)
+            plain = plain_node(config)
         except expected as error:
             raise ConfigError([first_line(error)]) from error
+        if not choice:
+            self._defaults = dict(config.hydra.runtime.choices)
         own = sorted(self._groups & set(groups()))  # not the folders beside a recipe
-        return {**dict.fromkeys(own), **config}
+        return {**dict.fromkeys(own), **plain}
 
     def _load(self, overrides: tuple[str, ...]) -> ConfigNode:
         return plain_node(load(self._loader, self._config_name, overrides))
@@ -318,9 +331,9 @@ def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
 
 
 def _replaces_scalar(base: ConfigNode, override: Override, text: str) -> bool:
-    """Whether an override gives a scalar in a scalar's place, with which any of them composes."""
-    values = (value_at(base, override.key_or_group.split(".")), override.value())
-    scalars = all(isinstance(value, bool | int | float | str) for value in values)
+    """Whether an override gives a scalar in place of a scalar, which always composes."""
+    present = value_at(base, override.key_or_group.split("."))
+    scalars = present is not None and is_scalar(present) and is_scalar(override.value())
     return scalars and PLAIN_OVERRIDE.match(text) is not None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from benchorch.config.composition import composition_errors
@@ -46,6 +46,11 @@ class OptionNodes:
         """Whether a choice surely changes no other node than its own group's."""
         known = group in self._groups and isinstance(name, str)
         return known and self._content(group, name) is not None
+
+    def reaching(self, choices: Mapping[str, str | None]) -> list[str]:
+        """The groups of a composition whose chosen options may change other nodes than theirs."""
+        chosen = {group: name for group, name in choices.items() if name and group[:6] != "hydra/"}
+        return [group for group, name in chosen.items() if not self.stays_inside(group, name)]
 
     def _content(self, group: str, name: str) -> ConfigNode | None:
         """An option's files, merged; None where one of them reaches out of the group."""

@@ -31,6 +31,11 @@ PLAIN_OVERRIDE = re.compile(r"^[A-Za-z_]\w*(?:\.\w+)+=[^$]*$")
 """A dotted key that is simply given a value."""
 
 
+def is_scalar(value: object) -> bool:
+    """Whether a value is neither a mapping nor a list."""
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def key_of(text: str) -> str:
     """``workload.batch_size`` of ``+workload.batch_size=8``."""
     return text.partition("=")[0].lstrip("+~")

@@ -347,6 +347,20 @@ def test_a_mistaken_key_is_named_where_the_line_chooses_what_the_recipe_misspell
     assert "model.hiden: unknown key" in str(error)
 
 
+def test_a_key_is_judged_without_the_recipes_option_that_the_line_replaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("experiment").mkdir()
+    hasty = "# @package _global_\ndefaults: [override /stopping: quick]\n"
+    Path("experiment/hasty.yaml").write_text(hasty)
+    Path("experiment/calm.yaml").write_text("note: nothing\n")
+    Path("r.yaml").write_text("defaults: [config, experiment: hasty, _self_]\n")
+    words = ["model=mlp", "experiment=calm", "stopping.max_window_s=9"]  # a key that quick lacks
+    error = refused(["plan", "r.yaml", *words, "workload.foo=3"])
+    assert [problem.partition(": ")[0] for problem in error.problems] == ["workload.foo"]
+
+
 def test_a_recipe_may_end_in_yml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
