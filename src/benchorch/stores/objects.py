@@ -327,11 +327,12 @@ def _info(name: str, response: Mapping[str, Any]) -> ObjectInfo:
 
 @contextmanager
 def _complete(name: str, response: Mapping[str, Any]) -> Iterator[None]:
-    """Unreachable, with what came, if a successful response lacks what each of S3's has."""
+    """Unreachable, with what came, if a successful response is not one that S3 gives."""
     try:
         yield
     except (KeyError, ValueError, TypeError) as error:
         metadata = response["ResponseMetadata"]
         status, headers = metadata["HTTPStatusCode"], metadata["HTTPHeaders"]
-        told = f"response {status} about {name!r} lacks {error}"
-        raise Unreachable(f"{told}; its headers are {headers}") from error
+        wrong = f"lacks {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
+        told = f"response {status} about {name!r} {wrong}; its headers are {headers}"
+        raise Unreachable(told) from error

@@ -551,6 +551,17 @@ def test_a_success_that_lacks_what_the_store_needs_is_shown(
             call(Objects(name="lab", prefix="p"))
 
 
+def test_a_success_whose_date_is_none_is_shown(bucket: Bucket) -> None:
+    def spoil(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["ResponseMetadata"]["HTTPHeaders"]["date"] = "a while ago"
+
+    bucket.put("x", b"")
+    objects = bucket.machine("a").objects
+    objects._client().meta.events.register("after-call.s3.GetObject", spoil)
+    with pytest.raises(Unreachable, match=r"response 200 about 'x' cannot be read: .*a while ago"):
+        objects.read("x", 9)
+
+
 def test_writes_without_an_etag_cost_a_warning_and_no_build(
     bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
