@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and what reading a damaged archive raises."""
+"""Files written whole or not at all, what reads YAML, and what reading a damaged archive raises."""
 
 import errno
 import hashlib

@@ -78,7 +78,7 @@ class Net(Base):
     def __init__(self, settings):
         super().__init__(settings)
         self.twice = Doubling()
-        # Without AVX-512 no CPU has an LSTM in bfloat16.
+        # torch runs no LSTM in bfloat16 on CPUs whose widest vectors are AVX2.
         self.read = nn.GRU(3, 3, batch_first=True)
 
     def forward(self, x, sign=1.0):
